@@ -1,12 +1,12 @@
-/* libhakmem_check.so: the C library's functions that write to memory or read it by a length, each
- * of which first sees to it that the length stays inside the block. Preloaded beside libhakmem.so; without
- * that, or where a pointer leads to no block of hakmem's, they are what they always were.
+/* libhakmem_check.so: wraps the C library's functions that write or read memory by a length, and
+ * first checks that the length stays inside the block. Preloaded beside libhakmem.so. Without that,
+ * or for pointers into no block of hakmem's, the functions are unchanged.
  *
  *   LD_PRELOAD=libhakmem_check.so:libhakmem.so HAKMEM_PROFILE=secure program
  *
- * The next functions of their names are all found at the start, by dlsym(), which takes the loader's lock and forgets the
- * error that dlerror() would tell: neither may happen later. Who copies earlier has its function found then. Until dlsym()
- * has answered, which may itself copy, and in it, the few bytes there are to copy are copied one by one. */
+ * All next functions are found at the start, by dlsym(), which takes the loader's lock and clears
+ * the error of dlerror(): neither may happen later. A wrapper that is called earlier finds its next
+ * function then. While dlsym() runs, which may itself copy, bytes are copied one by one. */
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -23,7 +23,7 @@
 #include "hakmem/hakmem.h"
 
 #pragma GCC diagnostic ignored                                                                     \
-    "-Wmissing-prototypes" /* their headers' attributes and macros differ */
+    "-Wmissing-prototypes" /* attributes and macros in their headers differ */
 #define EXPORT __attribute__((visibility("default")))
 
 typedef struct _IO_FILE stream_t;
@@ -49,7 +49,7 @@ static void check(const void *p, size_t n) {
         hak_check_range(p, n);
 }
 
-/* So many bytes each; more than there can be where that is more than a number. */
+/* n * size; SIZE_MAX if that overflows. */
 static size_t times(size_t n, size_t size) {
     size_t bytes;
     return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes;
@@ -59,7 +59,8 @@ static size_t wide(size_t n) { return times(n, sizeof(wchar_t)); }
 static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
 static size_t not_below_0(ssize_t n) { return n > 0 ? (size_t)n : 0; }
 
-/* What says where the bytes are is read here first. Nowhere, or more parts than it takes, the system refuses without a look. */
+/* The array of parts is read here, so it is checked first. The system itself refuses NULL and too
+ * many parts without reading. */
 static void check_parts(const struct iovec *parts, size_t n) {
     if (parts == NULL || n > IOV_MAX)
         return;
@@ -76,7 +77,7 @@ static void check_message(const struct msghdr *message) {
     check_parts(message->msg_iov, (size_t)message->msg_iovlen);
 }
 
-/* Of more messages than that it takes the first. */
+/* Of more messages the system takes the first IOV_MAX. */
 static void check_messages(const struct mmsghdr *messages, size_t n) {
     const size_t taken = messages != NULL ? at_most(n, IOV_MAX) : 0;
     check(messages, taken * sizeof *messages);
@@ -84,26 +85,27 @@ static void check_messages(const struct mmsghdr *messages, size_t n) {
         check_message(&messages[i].msg_hdr);
 }
 
-/* What the system tells, and cuts to the length that is there before it says its own. */
+/* A buffer that the system fills up to *length before it sets that. */
 static void check_told(const void *to, const socklen_t *length) {
     if (to != NULL && length != NULL)
         check(to, *length);
 }
 
-/* What is left of a text that is converted, or of the room for it. */
+/* The rest of a text to convert, or of the room for it. */
 static void check_left(char *const *at, const size_t *left) {
     if (at != NULL && *at != NULL)
         check(*at, *left);
 }
 
-/* So many bytes memccpy() copies. */
+/* The bytes that memccpy() copies. */
 static size_t up_to(const char *from, int c, size_t n) {
     const char *end = memchr(from, c, n);
     return end != NULL ? (size_t)(end - from) + 1 : n;
 }
 
-/* A function that is stood before, in a section of all of them. NULL: not found yet, or nowhere. The section has pages of its own:
- * it begins with one, and what comes last in it fills up the last. */
+/* A wrapped function's next one, in a section of all of them. NULL: not found yet, or none. The
+ * section has whole pages of its own: it begins with one, and its last subsection fills up the
+ * last. */
 #define PAGE 4096
 #define ALIGN(subsection)                                                                          \
     __asm__(".pushsection hk_next, " #subsection ", \"aw\", %progbits\n"                           \
@@ -113,16 +115,16 @@ ALIGN(0)
 ALIGN(1)
 typedef struct {
     const char *name;
-    _Atomic(void *) found; /* atomic: every thread finds the same */
+    _Atomic(void *) found; /* atomic: all threads find the same */
 } next_t;
 extern next_t first[] __asm__("__start_hk_next") __attribute__((visibility("hidden")));
 extern next_t last[] __asm__("__stop_hk_next") __attribute__((visibility("hidden")));
 
 static atomic_bool started;  /* atomic: set once, with all of them found */
-static atomic_uint searches; /* atomic: threads that may write to one that they look for */
+static atomic_uint searches; /* atomic: threads that may still write to a next_t */
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
 
-/* NULL while a search is under way on this thread. */
+/* NULL during a search on this thread, and after the start. */
 static __attribute__((noinline, cold)) void *search(next_t *next) {
     void *function = NULL;
     if (searching || started)
@@ -143,15 +145,15 @@ static void *next_of(next_t *next) {
     return function != NULL ? function : search(next);
 }
 
-/* Nobody writes to them any more, unless a thread that was there before is still at it. On a page that is not all theirs somebody
- * else's words may be. */
+/* Makes the section read-only, unless a thread still writes to it. On larger pages it would share a
+ * page with other data. */
 static void protect(void) {
     const size_t bytes = (size_t)((char *)last - (char *)first) / PAGE * PAGE;
     if (searches == 0 && bytes != 0 && (uintptr_t)first % PAGE == 0 && getauxval(AT_PAGESZ) == PAGE)
         mprotect(first, bytes, PROT_READ);
 }
 
-/* Not every C library has them all; that is no error of the program's. */
+/* Not every C library has all functions; that must not leave an error for dlerror(). */
 __attribute__((constructor)) static void start(void) {
     for (next_t *next = first; next < last && next->name != NULL; next++)
         next_of(next);
@@ -160,7 +162,7 @@ __attribute__((constructor)) static void start(void) {
     dlerror();
 }
 
-/* Or the loops below would become calls of memcpy and the like. */
+/* Keeps compilers from turning the loops below into calls of memcpy and the like. */
 #define ONE_BY_ONE __asm__ volatile("" ::: "memory")
 
 static void *copied_down(void *target, const void *source, size_t n) {
@@ -191,14 +193,14 @@ static void *filled(char *to, int c, size_t n) {
     return to;
 }
 
-/* The next function of this name, as one of the same type. */
+/* The next function of this name, with its type. */
 #define NEXT(function)                                                                             \
     ({                                                                                             \
         static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
         (__typeof__(&function))next_of(&next_one);                                                 \
     })
 
-/* A function that checks first; `otherwise` while the next one of its name is not found. */
+/* A function that checks first; its value is `otherwise` while the next one is not found. */
 #define CHECKED(type, name, parameters, checks, call, otherwise)                                   \
     EXPORT type name parameters {                                                                  \
         checks;                                                                                    \
@@ -206,16 +208,17 @@ static void *filled(char *to, int c, size_t n) {
         return next != NULL ? next call : (otherwise);                                             \
     }
 
-/* A function, and its form that the compiler calls where it knows how large the target is. That one
- * has checked the length already, but only against what the compiler knew. */
+/* A function and its fortified form, which the compiler calls if it knows the target's size. That
+ * form has checked the length only against what the compiler knew. */
 #define ALL(...) __VA_ARGS__
 #define BOTH(type, name, parameters, checks, call, otherwise)                                      \
     CHECKED(type, name, parameters, checks, call, otherwise)                                       \
     CHECKED(type, __##name##_chk, (ALL parameters, size_t room), checks, (ALL call, room),         \
             otherwise)
 
-/* The same of one that not every C library has: it is not looked for, which in vain takes memory, and a program with a malloc of
- * its own may not be ready for that before it has begun. */
+/* The same for a function that not every C library has, implemented here. It is not looked up: a
+ * failed search allocates, which a program with its own malloc may not be ready for before it has
+ * begun. */
 #define OWN_CHK(type, name, parameters, checks, result)                                            \
     EXPORT type __##name##_chk(ALL parameters, size_t room) {                                      \
         if (n > room)                                                                              \
@@ -230,13 +233,13 @@ static void *filled(char *to, int c, size_t n) {
     }                                                                                              \
     OWN_CHK(type, name, parameters, checks, result)
 
-/* What a C library does who finds a length that the compiler knew to be too long. */
+/* What a fortified C library calls if a length exceeds what the compiler knew. */
 extern __attribute__((noreturn, weak)) void __chk_fail(void);
 
 typedef const void *source_t;
 
-/* What is as long as its text has to end in its block. Whatever starts before all is found does without the next one:
- * libhakmem.so asks how long names are before anybody may look for anything. */
+/* A text must end within its block. Before all functions are found this one does without:
+ * libhakmem.so measures names before anything may be looked up. */
 #define LENGTH(function, parameters, call, most)                                                   \
     EXPORT size_t function parameters {                                                            \
         static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
@@ -266,7 +269,7 @@ BOTH(void *, memmove, (void *to, source_t from, size_t n), (check(to, n), check(
      (to, from, n), copied(to, from, n))
 BOTH(void *, memset, (void *to, int c, size_t n), check(to, n), (to, c, n), filled(to, c, n))
 
-/* Texts of bytes, and of wide characters. What strlcpy() and strlcat() do is our own. */
+/* Texts of bytes and of wide characters. strlcpy() and strlcat() are implemented here. */
 #define SO_MANY(n) times(n, sizeof *to)
 #define TEXTS(char_t, strlen, strnlen, strcpy, stpcpy, strcat, strncpy, stpncpy, strncat, strdup,  \
               strlcpy, strlcat)                                                                    \
@@ -315,7 +318,7 @@ BOTH(wchar_t *, wmemmove, (wchar_t * to, const wchar_t *from, size_t n),
      (check(to, wide(n)), check(from, wide(n))), (to, from, n), to)
 BOTH(wchar_t *, wmemset, (wchar_t * to, wchar_t c, size_t n), check(to, wide(n)), (to, c, n), to)
 
-/* Between the two, at most so many; the source is measured in the other kind. */
+/* Conversions between the two, of at most n; the source has another unit, so it is not checked. */
 BOTH(size_t, mbstowcs, (wchar_t * to, source_t from, size_t n), check(to, wide(n)), (to, from, n),
      0)
 BOTH(size_t, wcstombs, (char *to, source_t from, size_t n), check(to, n), (to, from, n), 0)
@@ -330,7 +333,8 @@ BOTH(size_t, wcsnrtombs, (char *to, source_t *from, size_t most, size_t n, void 
 CHECKED(size_t, iconv, (void *how, char **from, size_t *unread, char **to, size_t *room),
         (check_left(from, unread), check_left(to, room)), (how, from, unread, to, room), (size_t)-1)
 
-/* One character takes what it takes, whatever the longest one would: it is converted aside, and copied. */
+/* The length of one character is known only afterwards: it is converted into a buffer, then
+ * copied. */
 #define CHARACTER(type, name, parameters, call)                                                    \
     EXPORT type name parameters {                                                                  \
         char bytes[MB_LEN_MAX], *aside = to != NULL ? bytes : NULL;                                \
@@ -359,7 +363,7 @@ EXPORT void swab(source_t from, void *to, ssize_t n) {
         next(from, to, n);
 }
 
-/* To or from several parts: what else is told, and passed on. */
+/* Several parts. `told`: further parameters, then their names to pass on. */
 #define PARTS(name, told, ...)                                                                     \
     CHECKED(ssize_t, name, (int fd, const struct iovec *parts, int n ALL told),                    \
             check_parts(parts, (size_t)n), (fd, parts, n, ##__VA_ARGS__), -1)
@@ -409,7 +413,7 @@ CHECKED(int, getpeername, (int fd, struct sockaddr *who, socklen_t *length),
         check_told(who, length), (fd, who, length), -1)
 CHECKED(int, getsockopt, (int fd, int level, int name, void *to, socklen_t *length),
         check_told(to, length), (fd, level, name, to, length), -1)
-/* What goes out is read: beyond a block it is somebody else's. */
+/* Output reads memory: beyond a block it would leak other data. */
 CHECKED(ssize_t, write, (int fd, source_t from, size_t n), check(from, n), (fd, from, n), -1)
 CHECKED(ssize_t, pwrite, (int fd, source_t from, size_t n, off_t at), check(from, n),
         (fd, from, n, at), -1)
@@ -428,7 +432,8 @@ CHECKED(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned n, flags_t fl
 CHECKED(ssize_t, getrandom, (void *to, size_t n, unsigned flags), check(to, n), (to, n, flags), -1)
 CHECKED(int, getentropy, (void *to, size_t n), check(to, n), (to, n), -1)
 
-/* Names and texts, held to the length they are told as well. What is told none is promised PATH_MAX. */
+/* Names and texts, checked against their stated length, even if less is written. Without one,
+ * PATH_MAX is promised. */
 BOTH(char *, getcwd, (char *to, size_t n), check(to, n), (to, n), NULL)
 BOTH(char *, realpath, (const char *path, char *to), check(to, PATH_MAX), (path, to), NULL)
 BOTH(ssize_t, readlink, (const char *path, char *to, size_t n), check(to, n), (path, to, n), -1)
@@ -453,7 +458,7 @@ CHECKED(size_t, strxfrm, (char *to, const char *from, size_t n), (check(to, n), 
         (to, from, n), 0)
 CHECKED(size_t, wcsxfrm, (wchar_t * to, const wchar_t *from, size_t n),
         (check(to, wide(n)), wcslen(from)), (to, from, n), 0)
-/* By another locale than the thread's; the C++ library calls them by their older names. */
+/* With an explicit locale; the C++ library calls these by their older names. */
 #define BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)                                    \
     CHECKED(size_t, strftime_l,                                                                    \
             (char *to, size_t n, const char *format, source_t when, void *locale), check(to, n),   \
@@ -468,11 +473,11 @@ CHECKED(size_t, wcsxfrm, (wchar_t * to, const wchar_t *from, size_t n),
 BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)
 BY_LOCALE(__strftime_l, __wcsftime_l, __strxfrm_l, __wcsxfrm_l)
 CHECKED(int, __xpg_strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), -1)
-#ifdef __GLIBC__ /* elsewhere it is the one above */
+#ifdef __GLIBC__ /* elsewhere strerror_r is the one above */
 CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), to)
 #endif
 
-/* With the stream's lock and without it. */
+/* Each with and without the stream's lock. */
 #define STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite, fputs)                              \
     CHECKED(int, fputs, (const char *s, stream_t *stream), strlen(s), (s, stream), -1)             \
     CHECKED(size_t, fwrite, (source_t from, size_t size, size_t n, stream_t * stream),             \
@@ -498,7 +503,7 @@ WIDE_STREAM(fgetws, __fgetws_chk, fputws)
 WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk, fputws_unlocked)
 CHECKED(int, puts, (const char *s), strlen(s), (s), -1)
 
-/* ---- printing: how long the text is only printing tells ---- */
+/* ---- printing: the text's length is known only by printing ---- */
 
 int vsnprintf(char *to, size_t n, const char *format, va_list arguments);
 int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const char *format,
@@ -515,9 +520,9 @@ static int print_at_most(char *to, size_t n, int flag, size_t stated, const char
     return next != NULL ? next(to, n, format, arguments) : -1;
 }
 
-/* So it is printed into what there is of the block first, and only where that does not hold it, nor the
- * program's own bound it, there is something to say; who is only told of it gets it as asked for. What the program's compiler knows
- * of the target's room, and what it forbids in a format, is left to it. */
+/* First prints into the room that the block has. If the text does not fit there, and the program's
+ * bound n would let it overrun the block, reports a fault; if faults are only reported, prints as
+ * asked for. The fortified form's own checks, of `stated` and of the format, are left to it. */
 static int print(char *to, size_t n, int flag, size_t stated, const char *format,
                  va_list arguments) {
     const size_t room = n != 0 && hak_room != NULL ? hak_room(to) : SIZE_MAX;
@@ -541,7 +546,7 @@ EXPORT int __vsnprintf_chk(char *to, size_t n, int flag, size_t stated, const ch
     return print(to, n, flag, stated, format, arguments);
 }
 
-/* Where nothing bounds it, it is printed to nowhere first: it may read its own target. */
+/* Without a bound, the text is first printed without a target: it may read its own target. */
 static void check_print(char *to, int flag, const char *format, va_list arguments) {
     va_list again;
     if (hak_room == NULL || hak_room(to) == SIZE_MAX)
@@ -559,7 +564,8 @@ CHECKED(int, __vsprintf_chk,
         (char *to, int flag, size_t room, const char *format, va_list arguments),
         check_print(to, flag, format, arguments), (to, flag, room, format, arguments), -1)
 
-/* In wide characters, held to the length it is told: that it does not fit is all that such printing says. */
+/* Wide characters are checked against the stated length: such a function does not return the length
+ * of a text that does not fit. */
 CHECKED(int, vswprintf, (wchar_t * to, size_t n, const wchar_t *format, va_list arguments),
         check(to, wide(n)), (to, n, format, arguments), -1)
 CHECKED(int, __vswprintf_chk,

@@ -1,5 +1,6 @@
-/* dlopen without RTLD_DEEPBIND. What is opened with that asks the C library before the program and what is preloaded, and
- * so frees by the C library's free what hakmem gave out (docs/decisions/0034-unwinders-and-deep-binding.md). */
+/* Wraps dlopen to drop RTLD_DEEPBIND. With that flag an object binds to the C library before the
+ * program and preloaded libraries, and so would free hakmem's blocks by the C library's free
+ * (docs/decisions/0034-unwinders-and-deep-binding.md). */
 #include <dlfcn.h>
 
 #include "api/api.h"
@@ -11,7 +12,7 @@
 
 typedef void *opener_t(const char *, int);
 
-/* Returned in two registers. */
+/* Two words, so it is returned in registers. */
 typedef struct {
     opener_t *next;
     uintptr_t flags;
@@ -25,7 +26,8 @@ static void *opens_nothing(const char *name, int flags) {
 static _Atomic(opener_t *) next; /* atomic: found once */
 static atomic_int takes;         /* atomic: found once; 1: hakmem serves, -1: not */
 
-/* What dlopen does with its flags, and who does it; maybe before our start, and then the option is not known. */
+/* Returns the next dlopen and the flags to pass on. May run before our start, when the option is
+ * not yet known. */
 call_t hk_dlopen_as(unsigned flags) __attribute__((used, visibility("hidden")));
 call_t hk_dlopen_as(unsigned flags) {
     opener_t *fn = hk_load_relaxed(&next);
@@ -43,8 +45,8 @@ call_t hk_dlopen_as(unsigned flags) {
     return (call_t){fn, flags};
 }
 
-/* A jump, so that the one who opens is whoever called: whose RUNPATH is searched and into whose namespace the object goes
- * the C library tells by the return address. */
+/* Jumps to the next dlopen, so that the return address stays the caller's: by it the C library
+ * finds the caller's RUNPATH and namespace. */
 #ifdef __x86_64__
 __asm__(".pushsection .text.dlopen, \"ax\", @progbits\n"
         ".globl dlopen\n"
@@ -79,7 +81,7 @@ __asm__(".pushsection .text.dlopen, \"ax\", @progbits\n"
         "mov x29, sp\n"
         "str x0, [sp, 16]\n"
         "mov w0, w1\n"
-        "bl hk_dlopen_as\n" /* the flags are in x1, as they are to be */
+        "bl hk_dlopen_as\n" /* returns the flags in x1, their place */
         "mov x16, x0\n"
         "ldr x0, [sp, 16]\n"
         "ldp x29, x30, [sp], 32\n"

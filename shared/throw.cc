@@ -1,6 +1,7 @@
-// operator new's bad_alloc in a program with the C++ library inside. Of that a linker takes what is referred to, and the
-// function that throws it may not be: what any catch clause needs is there, and does as well. Every reference is weak, for a
-// C program has none of it. In the archive only: for the shared library the loader would look up each at each start.
+// Throws bad_alloc in a program with the C++ library linked in statically. The linker takes only
+// what is referred to, and std::__throw_bad_alloc may be missing; what every catch clause needs is
+// there and is used here. All references are weak, because a C program has none of it. In the
+// archive only: in the shared library the loader would look up each name at each start.
 #include "api/api.h"
 
 extern "C" {
@@ -12,11 +13,11 @@ extern "C" {
 [[gnu::weak]] extern const void *const functions[] __asm__("_ZTVSt9bad_alloc");
 }
 
-// What the compiler itself refers to where it puts calls of its own into a function (sanitizers).
+// The compiler itself refers to these where it inserts calls into a function (sanitizers).
 __asm__(".weak __gxx_personality_v0\n"
         ".weak _Unwind_Resume\n");
 
-// An object has nothing but the address of its functions, behind two words about its type.
+// A bad_alloc object is only its vtable pointer, which points behind two words about the type.
 void hk_throw_bad_alloc(void) {
     if (allocate == nullptr || raise == nullptr || destroy == nullptr || type == nullptr ||
         functions == nullptr)

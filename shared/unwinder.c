@@ -1,7 +1,7 @@
-/* An unwinder of our own, linked in. That of the process keeps what programs register with it, as compilers of code at
- * run time do, under a lock, and allocates and frees under that: a stack that is read there may wait for ever
- * (docs/decisions/0034-unwinders-and-deep-binding.md). Nobody registers anything with this one, which therefore never
- * takes its lock, nor allocates. */
+/* A private copy of the unwinder. The process's one has a lock for what programs register with it,
+ * as run-time code generators do, and allocates and frees while it holds it: reading a stack from
+ * inside that would deadlock (docs/decisions/0034-unwinders-and-deep-binding.md). Nothing is
+ * registered with this one, so it never takes its lock or allocates. */
 #include "os/unwinder.h"
 
 #include <dlfcn.h>
@@ -20,10 +20,11 @@ void hk_unwinder_own(hk_unwinder_t *unwinder) {
     the = unwinder;
 }
 
-/* What it asks of threads. Nothing is to be kept apart: it has no state but what the first stack makes, which is read before
- * all others. So it has these of its own, which the loader need not find at each start. */
+/* The thread functions that it calls. They need not lock: its only state is made by the first
+ * stack, which is read before all others. Defined here, so that the loader need not look them up at
+ * each start. */
 int __pthread_key_create(void);
-int __pthread_key_create(void) { return 0; } /* its being there says that there are threads */
+int __pthread_key_create(void) { return 0; } /* its existence means that there are threads */
 int pthread_mutex_lock(pthread_mutex_t *lock) {
     (void)lock;
     return 0;
@@ -42,7 +43,8 @@ int pthread_once(pthread_once_t *once, void (*function)(void)) {
     return 0;
 }
 
-/* Where the C library we are built with has this function, the unwinder refers to it; that we run with may have none. */
+/* The unwinder calls this function if the C library at build time has it; that at run time may
+ * not. */
 #ifdef DLFO_STRUCT_HAS_EH_DBASE
 typedef struct {
     uintptr_t address;

@@ -1,10 +1,10 @@
-/* hakmem for C++ containers, whatever the program's malloc is: an allocator, and a memory resource.
+/* hakmem for C++ containers, whatever the program's malloc is: an allocator and a memory resource.
  *
  *     std::vector<int, hakmem::allocator<int>> numbers;
  *     std::pmr::string text(hakmem::resource());
  *
- * C++17. Any thread; blocks may be freed by any other. Out of memory they throw std::bad_alloc; where the program has no
- * exceptions (-fno-exceptions) it ends. */
+ * C++17. Any thread may use them and free the blocks of another. Out of memory they throw
+ * std::bad_alloc; in a program without exceptions (-fno-exceptions) they end the process. */
 #ifndef HAKMEM_ALLOCATOR_HPP
 #define HAKMEM_ALLOCATOR_HPP
 
@@ -35,14 +35,15 @@ inline void *allocate(std::size_t bytes, std::size_t align) {
     return p;
 }
 
-/* Meets the requirements of an allocator; has no state, so that all are equal. */
+/* Meets the standard's allocator requirements. It has no state, so all instances are equal. */
 template <class T> struct allocator {
     using value_type = T;
 
     constexpr allocator() noexcept = default;
     template <class U> constexpr allocator(const allocator<U> &) noexcept {}
 
-    /* Room for n objects; std::bad_array_new_length where that many cannot be. */
+    /* Room for n objects; throws std::bad_array_new_length if n objects exceed PTRDIFF_MAX
+     * bytes. */
     [[nodiscard]] T *allocate(std::size_t n) {
         if (n > static_cast<std::size_t>(PTRDIFF_MAX) / sizeof(T))
             detail::fail<std::bad_array_new_length>();
@@ -60,7 +61,8 @@ constexpr bool operator!=(const allocator<T> &, const allocator<U> &) noexcept {
     return false;
 }
 
-/* All of them are one resource, and equal. */
+/* All instances are equal, since they share hakmem; without RTTI an instance is equal only to
+ * itself. */
 class memory_resource final : public std::pmr::memory_resource {
     void *do_allocate(std::size_t bytes, std::size_t align) override {
         return hakmem::allocate(bytes, align);
@@ -75,7 +77,8 @@ class memory_resource final : public std::pmr::memory_resource {
     }
 };
 
-/* Lives as long as the process, and is not destroyed at its end: what others destroy then may give blocks back. */
+/* The process's resource. It is never destroyed: static objects that are destroyed at exit may
+ * still give blocks back. */
 inline memory_resource *resource() noexcept {
     alignas(memory_resource) static unsigned char place[sizeof(memory_resource)];
     static memory_resource *const one = ::new (place) memory_resource;

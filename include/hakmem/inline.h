@@ -1,10 +1,10 @@
-/* The thread cache's hit, inline: for programs that are linked to libhakmem.a and allocate so much
- * that the call itself counts. For a constant size the compiler also leaves out the comparison and
- * the arithmetic. What is no hit goes to hak_malloc() and hak_free(), so that profiles, limits,
- * checks and statistics work as ever; blocks may be freed by either family.
+/* malloc's and free's fast path as inline functions, for programs that are linked to libhakmem.a
+ * and allocate so much that the call itself counts. For a constant size the compiler also leaves
+ * out the comparison and the arithmetic. All but the fast path is hak_malloc()'s and hak_free()'s,
+ * so profiles, limits, checks and statistics work as ever. Blocks may be freed by either family.
  *
- * It needs the archive: the shared library does not export what is read here, and linking fails.
- * It fails as well with an archive of another layout, whose number the names contain. */
+ * It needs the archive: the shared library does not export the variables below, so linking fails.
+ * Linking also fails with an archive of another layout, whose number is part of the names. */
 #ifndef HAKMEM_INLINE_H
 #define HAKMEM_INLINE_H
 
@@ -16,18 +16,18 @@ extern "C" {
 
 enum {
     HAK_INLINE_MAX = 32768,    /* bytes; larger blocks are not cached */
-    HAK_INLINE_KINDS = 53,     /* what may lie in a slice: one of the size classes, or none */
-    HAK_INLINE_SLICE_BITS = 16 /* of an address: where it lies in its slice */
+    HAK_INLINE_KINDS = 53,     /* what a slice may hold: blocks of one size class, or none */
+    HAK_INLINE_SLICE_BITS = 16 /* of an address: its offset in its slice */
 };
 
-/* A thread's cache, private to the allocator but for the two functions below. A bin is a stack of
+/* A thread's cache; only the allocator and the two functions below may use it. A bin is a stack of
  * free blocks above a NULL. */
 struct hak_inline_cache {
-    void **top[HAK_INLINE_KINDS];   /* the last block, or the NULL */
+    void **top[HAK_INLINE_KINDS];   /* the topmost block, or the NULL */
     unsigned char *map;             /* the kind of each slice */
     uintptr_t mask;                 /* of the map's index; may become 0 at any time */
     uintptr_t mask_derived;         /* the same for some forms of operator delete */
-    void **limit[HAK_INLINE_KINDS]; /* where top is in a full bin */
+    void **limit[HAK_INLINE_KINDS]; /* the top of a full bin */
 };
 
 extern __attribute__((visibility("hidden"))) __thread struct hak_inline_cache *hak_inline_cache_2;

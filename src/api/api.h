@@ -1,10 +1,10 @@
-/* What the entry points share: visibility, and the arithmetic of sizes. */
+/* What the files of this box share: visibility, and what C++ needs of C. */
 #pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Two entry points that do the same are not to be folded into one address (src/api/malloc.c). */
+/* no_icf: the linker must not fold equal entry points into one address (src/api/malloc.c). */
 #if __has_attribute(no_icf)
 #define HK_EXPORT __attribute__((visibility("default"), no_icf))
 #else
@@ -15,31 +15,32 @@
 extern "C" {
 #endif
 
-/* operator new after a failure (src/api/cxx.cc): runs the new-handler as long as there is one, then
- * throws bad_alloc. */
+/* operator new after a failure (src/api/cxx.cc): calls the new-handler and retries as long as there
+ * is one, then throws bad_alloc. */
 void *hk_new_failed(size_t n, size_t align, unsigned by);
 
-/* Throws bad_alloc where the C++ runtime is in the program, or returns. In the archive (shared/throw.cc); NULL elsewhere. */
+/* Throws bad_alloc if the program has the C++ runtime, else returns. The archive defines it
+ * (shared/throw.cc); NULL elsewhere. */
 __attribute__((weak, visibility("hidden"))) void hk_throw_bad_alloc(void);
 
-/* What one of the forms that throw returns, the aligned one where the other is NULL, or hk_new_failed() where both are; NULL
- * if it throws. */
+/* Calls a throwing form, `form` or else `aligned`, or hk_new_failed() if both are NULL, and returns
+ * its result; NULL if it throws. */
 void *hk_new_caught(void *(*form)(size_t), void *(*aligned)(size_t, size_t), size_t n, size_t align,
                     unsigned by, bool array);
 
-/* As front/boundary.h and os/symbols.h have them, to whose types C++ is blind. */
+/* Repeated from front/boundary.h and os/symbols.h, which C++ cannot include. */
 void *hk_aligned_slow(size_t n, size_t align, unsigned by);
 bool hk_is_cxx_library(const char *object);
 void *hk_symbol_of_others(const char *name, bool (*skips)(const char *object));
 
-/* Whether malloc, as the program has it, is this library's. */
+/* Whether the program's malloc is this library's. */
 bool hk_is_serving(void);
 
-/* This library's malloc, where it exports one: `malloc` means that which serves the process. */
+/* This library's malloc, where it exports one; `malloc` is the one that serves the process. */
 void *hk_own_malloc(size_t n);
 
-/* What the options say about a limit holds from now on. When the process `starts`, one that cannot be had gets a
- * line. */
+/* Applies the options about the limit from now on. If `starts`, the process is starting: warns in
+ * one line if a limit cannot be had. */
 void hk_limit_apply(bool starts);
 
 #ifdef __cplusplus

@@ -14,7 +14,7 @@
 
 /* ---- paths ---- */
 
-static uint64_t first; /* const: the process that read the environment */
+static uint64_t first; /* const: number of the process that read the environment */
 
 void hk_asked_start(void) { first = HK_CALL(other, getpid()); }
 
@@ -22,7 +22,7 @@ static bool find(const char *path, int how, struct stat *there) {
     return HK_CALL(other, syscall(SYS_newfstatat, AT_FDCWD, path, there, how)) == 0;
 }
 
-/* The standard stream that leads there too; -1: none. */
+/* stdout or stderr if it is that file; -1: neither. */
 static int stream_to(const struct stat *there) {
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
         if (hk_is_file(fd, there))
@@ -30,7 +30,8 @@ static int stream_to(const struct stat *there) {
     return -1;
 }
 
-/* What processes write to one after the other, and replace nothing: a device, a pipe, /dev/stdout wherever it leads. */
+/* Whether processes can share the file because they only append to it: a device, a pipe, or a link
+ * to a file that is a standard stream (/dev/stdout). */
 static bool is_for_all(const char *path) {
     struct stat there;
     if (!find(path, AT_SYMLINK_NOFOLLOW, &there))
@@ -60,7 +61,9 @@ int hk_asked_emit(int fd, hk_emit_t *emit, const void *what) {
     return error;
 }
 
-/* Into what is no file, or by a link. /dev/stdout is a link too: what the program has written there stays. */
+/* Writes to an existing path that is no regular file, maybe a link. If it leads to a standard
+ * stream (/dev/stdout), writes to the stream: opening it anew would truncate what the program has
+ * written. */
 static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
     struct stat there;
     const int stream = find(path, 0, &there) ? stream_to(&there) : -1;
@@ -69,7 +72,8 @@ static int emit_beside(const char *path, hk_emit_t *emit, const void *what) {
     return hk_asked_emit(hk_open(path, O_WRONLY | O_CREAT | O_TRUNC, HK_FOR_ALL), emit, what);
 }
 
-/* It is a mount, or the folder is not for who may write the file. */
+/* Errors of replacing a file that may still be written in place: it is a mount, or the process may
+ * not write to its folder. */
 static bool keeps_its_place(int error) {
     return error == EBUSY || error == EACCES || error == EPERM || error == EROFS || error == EXDEV;
 }
@@ -82,7 +86,7 @@ int hk_asked_file(const hk_line_t *path, unsigned mode, hk_emit_t *emit, const v
     hk_line_t part = *path;
     hk_line_put(&part, ".%lu.tmp", HK_CALL(other, getpid()));
     hk_line_text(&part);
-    HK_CALL(other, unlink(part.text)); /* whoever put it there, and wherever it leads */
+    HK_CALL(other, unlink(part.text)); /* a leftover or a planted link */
     const int fd = hk_open(part.text, O_WRONLY | O_CREAT | O_EXCL, mode);
     int refused = fd < 0 ? errno : 0, error = hk_asked_emit(fd, emit, what);
     if (error == 0 &&
@@ -98,7 +102,7 @@ int hk_asked_file(const hk_line_t *path, unsigned mode, hk_emit_t *emit, const v
 /* ---- signals ---- */
 
 static void (*writers[2])(void); /* const once listened to: for SIGUSR1 and SIGUSR2 */
-static _Atomic uint32_t asked;   /* atomic: a bit for each of them; the thread sleeps on it */
+static _Atomic uint32_t asked;   /* atomic: a bit for each signal; the thread sleeps on it */
 
 static unsigned writer_of(int number) { return number == SIGUSR2; }
 
@@ -107,10 +111,12 @@ static void on_signal(int number) {
     hk_os_wake(&asked);
 }
 
-static hk_thread_t *of_main; /* const once there is a writer; NULL: out of memory */
+/* const once there is a writer: the main thread's record; NULL: out of memory. */
+static hk_thread_t *of_main;
 
-/* Whether threads of ours are all that is left of a process whose main thread has ended. Its record is some other thread's then,
- * and in the end nobody's, or this one's; until then nobody looks: a sandbox may end the process for that. */
+/* Whether the process's main thread has ended and only workers are left. The record of the main
+ * thread is an orphan then, another thread's, or this worker's. Only in the first and last case are
+ * the threads counted, because a sandbox may end the process for that. */
 static bool outlives_all(void) {
     if (of_main == NULL ||
         !(hk_load_relaxed(&of_main->heap.orphan) || of_main == hk_load_relaxed(&hk_tc)->thread))
@@ -119,8 +125,9 @@ static bool outlives_all(void) {
     return left != 0 && left <= hk_load_relaxed(&hk_workers);
 }
 
-/* As the last thread of the program's would have ended it, had it been the last. A thread of ours may begin or end during a
- * look, so it takes two in a row that say so. */
+/* Runs the writers when a signal asks for them. Once only workers are left, it calls exit(), as the
+ * program's last thread would have. A worker may begin or end during a look, so two consecutive
+ * looks must agree. */
 static void write_when_asked(void) {
     enum { LOOK_MS = 5000 };
     HK_CALL(other, syscall(SYS_prctl, PR_SET_NAME, "hakmem-stats"));
@@ -150,13 +157,13 @@ void hk_asked_in_children(void (*start)(void)) {
     pthread_atfork(NULL, NULL, start);
 }
 
-static bool runs; /* the thread is this process's */
+static bool runs; /* whether this process has the thread; a fork's child has not */
 static void forget(void) { runs = false; }
 
 int hk_asked_watch(void) {
     static bool in_children;
     if (!in_children)
-        hk_asked_in_children(forget); /* before whatever starts it there */
+        hk_asked_in_children(forget); /* registered before the one that starts it there */
     in_children = true;
     of_main = hk_thread_served();
     if (runs)

@@ -1,4 +1,4 @@
-/* The options for the program that runs on hakmem: read, changed while it runs, listed. */
+/* hak_ctl and hak_options_print: the program reads, changes and lists options while it runs. */
 #include "api/api.h"
 #include "api/asked.h"
 #include "base/calls.h"
@@ -19,8 +19,8 @@ static bool asks_for_samples(const char *name, const char *value) {
            hk_option_parse(option, value, &every) && every != 0;
 }
 
-/* 0; EBUSY: other threads cannot be told of a change now; ENOMEM: there is no room for samples, and the option stays
- * what it was. */
+/* Before a change. 0; EBUSY: other threads cannot be told of a change now; ENOMEM: no room for
+ * samples, and the option stays as it was. */
 static int prepare(const char *name, const char *value) {
     hk_thread_t *thread = hk_thread_enter_patiently();
     if (thread == NULL)
@@ -40,7 +40,7 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
         problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         problem = hk_front_apply() ? 0 : EBUSY;
-        /* entered, or a fork in a signal handler would wait for what its own thread holds */
+        /* entered: else a fork in a signal handler would wait for a lock of its own thread */
         hk_thread_t *thread = hk_thread_enter_patiently();
         hk_policy_apply();
         if (thread != NULL)

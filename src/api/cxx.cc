@@ -1,7 +1,8 @@
-// What operator new does when memory has run out, or when the program's own new throws. It needs the
-// C++ runtime, which a C program does not have: every reference to it is weak, so the library loads
-// without it. A plugin may bring it along later, as a library or inside itself; then it is found by its name when it is
-// needed. (One inside that is hidden has operators of its own, which ours do not stand before.)
+// What operator new does when memory has run out, or when the program's own new throws. That needs
+// the C++ runtime, which a C program does not have, so every reference to it is weak. A plugin may
+// bring the runtime along later, as a library or linked into itself; then it is looked up by name
+// when needed. (A runtime hidden inside a plugin has its own operators, which ours do not
+// interpose.)
 #include "api/api.h"
 
 #include <stdint.h>
@@ -15,7 +16,7 @@ using new_handler = void (*)();
 [[gnu::weak, noreturn]] void __throw_bad_alloc();
 } // namespace std
 
-// What the compiler itself refers to in a function with a catch clause.
+// The compiler itself refers to these in a function with a catch clause.
 __asm__(".weak __gxx_personality_v0\n"
         ".weak __cxa_begin_catch\n"
         ".weak __cxa_end_catch\n"
@@ -23,7 +24,8 @@ __asm__(".weak __gxx_personality_v0\n"
 
 static bool is_no_cxx_library(const char *object) { return !hk_is_cxx_library(object); }
 
-// A function of the late runtime, rather of a library than of one inside a plugin; null: there is none.
+// A function of a runtime that was loaded late: of a C++ library if possible, else of a plugin that
+// contains the runtime; null if there is none.
 template <typename F> static F *late(const char *name) {
     void *function = hk_symbol_of_others(name, is_no_cxx_library);
     if (function == nullptr)
@@ -50,7 +52,9 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
         throw_bad_alloc();
     if (hk_throw_bad_alloc != nullptr)
         hk_throw_bad_alloc();
-    // A runtime inside a plugin has only what is used there, but an operator that throws; if that calls ours, this is it.
+    // A runtime inside a plugin exports only what the plugin uses, but always an operator new that
+    // throws: let it fail on an impossible size. If that operator calls ours, n is that size: do
+    // not recurse.
     constexpr size_t never = SIZE_MAX - 41;
     if (get_handler != nullptr && n != never)
         if (auto *form = late<void *(size_t)>("_Znwm"))
@@ -61,10 +65,10 @@ void *hk_new_failed(size_t n, size_t align, unsigned by) {
     abort();
 }
 
-// A catch clause of ours is none without the runtime's part in it. A late one has forms of its own, which call those that
-// throw. False: there is none.
+// Without the runtime at load time, our catch clauses do not work. A runtime that was loaded late
+// has nothrow forms, which call its throwing ones. Returns false if there is no such form.
 static bool late_nothrow(size_t n, size_t align, bool is_aligned, bool array, void **p) {
-    const char nothrow = 0; // of no matter
+    const char nothrow = 0; // its value does not matter
     if (std::get_new_handler != nullptr)
         return false;
     if (is_aligned) {

@@ -1,4 +1,4 @@
-/* mallinfo, malloc_info, malloc_stats, malloc_trim and mallopt, answering for our heap. */
+/* mallinfo, malloc_info, malloc_stats, malloc_trim and mallopt for hakmem's heap. */
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
@@ -13,12 +13,13 @@
 
 HK_EXPORT int hak_trim(void) { return hk_trim(); }
 
-/* What another C library (musl) has none of is not missed there. */
+/* musl has none of these functions, so no program there needs them. */
 #if !HK_NO_OVERRIDE && defined(__GLIBC__)
 
-/* The fields as the C library documents them: arena what lies in superslabs, hblkhd huge blocks,
- * uordblks in use of the arena, fordblks its rest, keepcost what malloc_trim could give back at
- * once. All 0 in a signal handler that interrupted the allocator, and beside a fork that takes seconds. */
+/* The fields as the C library documents them: arena: bytes in superslabs; hblkhd: huge blocks;
+ * uordblks: in use of the arena; fordblks: the rest of it; keepcost: what malloc_trim could give
+ * back at once. All 0 in a signal handler that interrupted the allocator, and while another
+ * thread's fork takes seconds. */
 static struct mallinfo2 info(void) {
     hak_stats_t s;
     hk_stats_collect(&s, false);
@@ -38,7 +39,7 @@ HK_EXPORT struct mallinfo2 mallinfo2(void) { return info(); }
 
 static int clamp(size_t n) { return n > INT_MAX ? INT_MAX : (int)n; }
 
-/* The older struct holds ints: figures beyond them are shown as INT_MAX, not wrapped around. */
+/* The older struct holds ints: larger figures are shown as INT_MAX. */
 HK_EXPORT struct mallinfo mallinfo(void) {
     struct mallinfo2 m = info();
     return (struct mallinfo){
@@ -51,7 +52,7 @@ HK_EXPORT struct mallinfo mallinfo(void) {
     };
 }
 
-/* Writes to the caller's stream, which may allocate its buffer from us: no lock is held here. */
+/* Holds no lock while it writes: the caller's stream may allocate its buffer from hakmem. */
 HK_EXPORT int malloc_info(int options, FILE *stream) {
     if (options != 0) {
         errno = EINVAL;
@@ -86,14 +87,14 @@ HK_EXPORT int malloc_info(int options, FILE *stream) {
 
 HK_EXPORT void malloc_stats(void) { hk_stats_print(STDERR_FILENO, HAK_STATS_TEXT); }
 
-/* Everything free goes back; a pad to keep makes no sense where nothing is at the top of a heap. */
+/* hak_trim(). `pad` is ignored: hakmem's heap has no top to pad. */
 HK_EXPORT int malloc_trim(size_t pad) {
     (void)pad;
     return hk_trim();
 }
 
-/* The C library's parameters describe its own heap. 1 says "accepted", which callers expect; none
- * has an effect here. */
+/* The parameters describe the C library's heap and have no effect here. Callers expect 1,
+ * "accepted". */
 HK_EXPORT int mallopt(int parameter, int value) {
     (void)parameter, (void)value;
     return 1;

@@ -1,4 +1,5 @@
-/* hakmem/inline.h says again what the hit path reads; here the compiler holds the two together. */
+/* hakmem/inline.h repeats the layout that the hit path reads. These assertions keep the copy equal
+ * to the original. */
 #include "hakmem/inline.h"
 
 #include "front/tcache.h"

@@ -1,4 +1,4 @@
-/* A limit on memory: where it comes from, and what is done before an allocation is refused. */
+/* The limit on memory: where it comes from, and what happens before it refuses an allocation. */
 #include "backend/limit.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include "front/thread.h"
 #include "os/os.h"
 
-/* const once it can be found; never given back, because another thread may be about to call. */
+/* const once published; never freed, because another thread may be about to call it. */
 typedef struct {
     hak_limit_callback_t callback;
     void *context;
@@ -24,7 +24,8 @@ static _Atomic(handler_t *) handler; /* atomic: any thread */
 
 /* ---- the limit ---- */
 
-/* Where its files cannot be read any more (no file number is left, a sandbox) what they said last holds. */
+/* If the cgroup's files cannot be read any more (no file descriptor left, a sandbox), the last
+ * limit read holds. */
 static uint64_t limit_of_cgroup(int *unread) {
     static _Atomic uint64_t last; /* atomic: any thread */
     const uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, unread);
@@ -55,7 +56,8 @@ static bool is_heard(void) {
     return hk_option(on_limit) != HK_ON_LIMIT_NULL || hk_load_seq(&handler) != NULL;
 }
 
-/* Both once more where what they go by has changed meanwhile: two threads may do this at the same time. */
+/* Two threads may race here, so it is repeated until what was stored agrees with what it depends
+ * on. */
 static void hear_or_not(void) {
     do
         hk_store_seq(&hk_refusal, is_heard() ? hear : NULL);
@@ -69,7 +71,7 @@ static size_t limit_now(bool says) {
 }
 
 void hk_limit_apply(bool starts) {
-    static atomic_uint changes; /* atomic: who comes later sees what others stored */
+    static atomic_uint changes; /* atomic: later callers see earlier stores */
     size_t bytes = limit_now(starts);
     do {
         hk_limit_set(bytes);
@@ -80,13 +82,13 @@ void hk_limit_apply(bool starts) {
 }
 
 HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context) {
-    /* entered, or a fork might find that memory's lock taken */
+    /* entered: else a fork might find the metadata's lock taken */
     hk_thread_t *thread = hk_thread_enter_patiently();
     handler_t *made = callback != NULL && thread != NULL ? hk_meta_alloc(sizeof *made) : NULL;
     if (thread != NULL)
         hk_thread_leave(thread);
     if (callback != NULL && made == NULL) {
-        errno = ENOMEM;
+        errno = thread != NULL ? ENOMEM : EBUSY;
         return -1;
     }
     if (made != NULL)
@@ -98,7 +100,7 @@ HK_EXPORT int hak_limit_on_reached(hak_limit_callback_t callback, void *context)
 
 /* ---- an allocation that is about to be refused ---- */
 
-/* The bands that hold most, the largest first. */
+/* Appends a line for each of the largest bands, the largest first. Zeroes their figures. */
 static void put_who_holds_it(hk_line_t *line, hak_stats_t *stats) {
     enum { BIGGEST = 5 };
     for (unsigned i = 0; i < BIGGEST; i++) {
@@ -114,7 +116,7 @@ static void put_who_holds_it(hk_line_t *line, hak_stats_t *stats) {
     }
 }
 
-/* All in one write: several threads may be at the limit at once. */
+/* One write for all lines: several threads may reach the limit at once. */
 static _Noreturn void end(size_t n) {
     hak_stats_t stats;
     hk_line_t line = {0};
@@ -128,7 +130,8 @@ static _Noreturn void end(size_t n) {
     abort();
 }
 
-/* A block takes a unit more than it has, or as good as two where it shares one. Or else it is the system that has no more. */
+/* Whether the limit refused, not the system. A block may need one unit more than its size, or up to
+ * two if it shares a unit. */
 static bool is_beyond_limit(size_t n) {
     return hk_limit() != 0 && n + 2 * HK_UNIT > hk_minus(hk_limit(), hk_held());
 }

@@ -1,10 +1,11 @@
-/* HAKMEM_LIVE: whoever asks gets the statistics of the running process (docs/statistics.md).
+/* HAKMEM_LIVE: serves the statistics of the running process on a socket (docs/statistics.md).
  *
- * A thread of ours, which exists only where asked for, listens at a socket in the abstract namespace: it has no
- * file, and is gone with the process however that ends. The thread has a table of open files of its own,
- * with nothing but the socket in it, so that the program can neither close it nor meet it, and what the program
- * closes is closed. So it cannot end a process of which it is all that is left, whose streams are to be flushed: the
- * thread that does (api/asked.h) comes with it. A forked child starts threads of its own. */
+ * A thread of ours, which exists only where asked for, listens at a socket in the abstract
+ * namespace: that has no file and is gone with the process, however it ends. The thread has its own
+ * table of open files with only the socket in it, so the program cannot close the socket, and the
+ * thread keeps no file of the program's open. Without the program's streams it cannot end a process
+ * of which only it is left: the thread of api/asked.h is started for that. A forked child starts
+ * its own threads. */
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -32,10 +33,10 @@ static void warn_of(const char *step, int error) {
     warn(hk_line_text(&line));
 }
 
-/* ---- one who asks ---- */
+/* ---- a connection ---- */
 
-/* In a namespace of its own that does not know all users those that it does not know have the same number, one that may be
- * somebody's elsewhere. */
+/* Whether the number means a single user. In a user namespace that does not map all users, all
+ * unmapped ones have the same number, which may be a mapped user's elsewhere. */
 static bool is_of_one_user(uid_t uid) {
     enum { ANY_UNKNOWN = 65534 };
     hk_os_lines_t lines;
@@ -43,7 +44,7 @@ static bool is_of_one_user(uid_t uid) {
     if (uid != ANY_UNKNOWN)
         return true;
     hk_os_lines_open(&lines, "/proc/self/uid_map");
-    const char *s = hk_os_line(&lines); /* the first one here, that outside, how many from there */
+    const char *s = hk_os_line(&lines); /* first user inside, first user outside, how many */
     for (unsigned i = 0; s != NULL && i < 3; i++) {
         while (*s == ' ')
             s++;
@@ -62,7 +63,7 @@ static bool may_know(int fd) {
     return who.uid == 0 || (who.uid == own && is_of_one_user(own));
 }
 
-/* A word, up to the end of the line or of what is sent; none at all: JSON. */
+/* Reads one word, up to the end of the line or of the input. An empty one means JSON. */
 static bool read_format(int fd, hak_stats_format_t *format) {
     char word[LONGEST_WORD + 1];
     size_t len = 0;
@@ -90,8 +91,8 @@ static void answer(int fd) {
 
 /* ---- the thread ---- */
 
-/* "hakmem/PROCESS/CHANCE", which nobody else has: the number alone may be another container's too. -1: the call `*step`
- * failed. */
+/* Listens at "hakmem/PROCESS/RANDOM": the process's number alone may exist in another container
+ * too. -1: the call `*step` failed. */
 static int listen_alone(const char **step) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     hk_line_t name = {0};
@@ -114,9 +115,9 @@ static bool close_from(unsigned first, unsigned flags) {
 }
 
 static atomic_bool
-    cannot; /* atomic: any thread; nor can forked children, which need not be told of it */
+    cannot; /* atomic: any thread; forked children cannot either and do not warn again */
 
-/* The socket takes the places of what would be read from and written to. */
+/* Leaves the program's table of open files; the socket becomes descriptors 0 to 2. */
 static bool move_out(void) {
     if (!close_from(UINT32_MAX, UNSHARE)) {
         hk_store_relaxed(&cannot, true);
@@ -139,7 +140,7 @@ static void serve(void) {
         return;
     for (_Atomic uint32_t never = 0;;) {
         int fd = HK_CALL(other, syscall(SYS_accept4, 0, NULL, NULL, SOCK_CLOEXEC));
-        if (fd < 0) { /* the system has no more files for now, say */
+        if (fd < 0) { /* e.g. the system has no more files for now */
             hk_os_wait(&never, 0, RETRY_MS);
             continue;
         }
@@ -162,5 +163,5 @@ void hk_live_begin(void) {
     if (hk_option(live) == 0)
         return;
     start_thread();
-    hk_asked_in_children(start_thread); /* behind what that has children do first */
+    hk_asked_in_children(start_thread); /* after what that registers for children */
 }

@@ -1,8 +1,8 @@
-/* The entry points: hak_*, the malloc family, and C++'s operators under their mangled names. What
- * is not a hit or an argument check lies beyond the boundary.
+/* The entry points: hak_*, the malloc family, and C++'s operators under their mangled names. They
+ * hold the hits and the argument checks; everything else lies beyond the boundary.
  *
- * Each has an address of its own, and so its own copy of the hit: tools that tell who allocated and
- * who freed by the function called (valgrind and debuggers) would take one alias for another. */
+ * Each entry point has its own address and its own copy of the hit: valgrind and debuggers, which
+ * tell entry points apart by address, would mistake aliases for each other. */
 
 #include "api/api.h"
 #include "base/calls.h"
@@ -56,7 +56,7 @@ static HK_NOINLINE void *aligned_slow(size_t align, size_t n) {
     return NULL;
 }
 
-/* n bytes aligned to `align`. (Of 0, which is no power of two either, the hit says no.) */
+/* (An alignment of 0 passes the test here but never hits; aligned_slow() refuses it.) */
 HK_INLINE void *allocate_aligned(size_t align, size_t n) {
     void *p = (align & (align - 1)) == 0 ? hk_hit_pop_aligned(n, align) : NULL;
     return HK_LIKELY(p != NULL) ? p : aligned_slow(align, n);
@@ -70,7 +70,7 @@ HK_EXPORT void *hak_calloc(size_t count, size_t size) { return allocate_zeroed(c
 HK_EXPORT void *hak_realloc(void *p, size_t n) { return resize(p, n); }
 HK_EXPORT void *hak_aligned_alloc(size_t align, size_t n) { return allocate_aligned(align, n); }
 HK_EXPORT size_t hak_usable_size(const void *p) { return hk_usable(p); }
-/* From p to the end of the block that it lies in. */
+/* Bytes from p to the end of its block. */
 static size_t room_in(hk_around_t is, const void *p) {
     const size_t bytes = is.bytes != HK_NO_SIZE ? is.bytes : 0;
     return is.block == NULL ? SIZE_MAX
@@ -96,7 +96,7 @@ HK_EXPORT const char *hak_version(void) { return HK_VERSION; }
 
 #if !HK_NO_OVERRIDE
 
-/* Not declared by <stdlib.h>, whose attributes differ between C libraries. */
+/* Declared here because the attributes in <stdlib.h> differ between C libraries. */
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 HK_EXPORT void *malloc(size_t n) { return allocate(n); }
@@ -108,15 +108,14 @@ HK_EXPORT size_t malloc_usable_size(void *p) { return hk_usable(p); }
 HK_EXPORT void free(void *p) { release(p); }
 HK_EXPORT void cfree(void *p) { release(p); }
 
-/* These go through the family's better known names, so that a tool that replaces those (valgrind)
- * never sees a block of ours. */
+/* Entry points that valgrind may not replace call those that it does, so that it never sees a block
+ * of ours. */
 HK_EXPORT void *reallocarray(void *p, size_t count, size_t size) {
     size_t n;
     return __builtin_mul_overflow(count, size, &n) ? hk_refused() : realloc(p, n);
 }
 
-/* As in the C library, an alignment that is no power of two is rounded up to one, where there is
- * one. */
+/* As in the C library, `align` is rounded up to a power of two if there is one. */
 HK_EXPORT void *memalign(size_t align, size_t n) {
     size_t up = hk_max(align, 1);
     while ((up & (up - 1)) != 0)
@@ -151,8 +150,8 @@ HK_EXPORT void *pvalloc(size_t n) {
     return memalign(page, hk_align_up(n, page));
 }
 
-/* The page map knows the size by one load; being told it saves nothing. Where blocks are guarded it is
- * a claim that is checked. */
+/* The page map yields the size by one load, so the caller's n saves nothing. Where blocks are
+ * guarded, n and `align` are checked. */
 HK_INLINE void release_sized(void *p, size_t align, size_t n) {
     if (HK_UNLIKELY(hk_guarded()))
         hk_delete_slow(p, HK_BY_MALLOC, n, align);
@@ -165,10 +164,12 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_siz
 
 /* ---- operator new and delete ---- */
 
-/* Where the program has some of its own, ours are as the C library's: it may free by the one what it got by the other. */
+/* If the program replaces some operators, ours count as malloc and free, like the C library's: the
+ * program may free by one family what it got from the other. */
 static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? by : HK_BY_MALLOC; }
 
-/* Where all that is done besides is to count, or to share, as for malloc and free: by whom is nothing to anybody then. */
+/* hk_alone is negative if operations are only counted or served from shelves: then nothing depends
+ * on the function that allocates or frees. */
 HK_INLINE void *new_shortly(size_t n, size_t align) {
     const signed char alone = hk_load_relaxed(&hk_alone);
     if (alone >= 0 || align != 8)
@@ -195,7 +196,8 @@ static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
         hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
 }
 
-/* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++ library's would call. */
+/* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++
+ * library's own version would call; the other is NULL. */
 typedef void *new_t(size_t n);
 typedef void *new_aligned_t(size_t n, size_t align);
 
@@ -218,7 +220,7 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
                          by == HK_BY_NEW_ARRAY || by == HK_BY_ALIGNED_NEW_ARRAY);
 }
 
-/* Two, for one that served both would cost the hit of a sized delete an instruction. */
+/* Two functions: a shared one would cost the hit of a sized delete an instruction. */
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, void calls(void *p)) {
     if (HK_UNLIKELY(!hk_operators_are_ours()))
         calls(p);
@@ -236,7 +238,7 @@ static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t 
 
 typedef struct nothrow nothrow_t;
 
-/* Derived forms by their mangled names, here for a 64-bit size_t (m). `slow` is what does it after a miss. */
+/* Derived forms by their mangled names, here for a 64-bit size_t (m). `slow` runs after a miss. */
 #define NEW(name, slow, by, calls, ...)                                                            \
     HK_EXPORT void *name(size_t n, ##__VA_ARGS__) {                                                \
         void *p = hk_hit_pop_derived(n);                                                           \

@@ -1,8 +1,8 @@
-/* HAKMEM_PROF and HAKMEM_LEAKS: heap profiles at exit, on SIGUSR1, at peaks and each so many bytes, and the report
- * of what is still in use at exit.
+/* HAKMEM_PROF and HAKMEM_LEAKS: heap profiles at exit, on SIGUSR1, at peaks and every so many
+ * bytes, and the report of blocks still in use at exit.
  *
- * A profile of a peak is written by the thread whose allocation made it, which holds no lock then; the others go
- * on, and do not wait where a profile is due meanwhile. */
+ * The thread whose allocation made a peak writes its profile, holding no lock of the allocator.
+ * Other threads go on meanwhile; if another profile is due, they do not wait to write it. */
 #include "api/asked.h"
 
 #include <signal.h>
@@ -31,17 +31,18 @@ enum { LEAKS_UNREACHABLE = 2 }; /* HAKMEM_LEAKS */
 /* Lower peaks are not written. */
 #define FIRST_PEAK HK_MIB
 
-/* Lock: hk_writing. A forked child begins anew. */
-static atomic_bool on;     /* atomic: written under the lock; samples are taken */
+/* lock: hk_writing, unless marked. A forked child begins anew. */
+static atomic_bool on;     /* atomic: written under the lock; whether samples are taken */
 static atomic_bool untold; /* atomic: the same; not all threads have heard of the last change */
 static bool warned;
-static unsigned files; /* written so far */
-/* atomic: any thread reads. In use at the highest peak that was written; allocated when the last multiple was. */
+static unsigned files; /* number of files written */
+/* atomic: any thread reads. Bytes in use at the highest peak written; bytes allocated in all when
+ * the last multiple of HAKMEM_PROF_EVERY_MB was written. */
 static _Atomic uint64_t peak, bytes;
 
 /* ---- writing ---- */
 
-/* Apart, for its figures' sake: who allocates may have a small stack. */
+/* Not inlined: the struct is large, and an allocating thread may have a small stack. */
 static HK_NOINLINE uint64_t live_bytes(void) {
     hak_stats_t stats;
     return hk_stats_collect(&stats, false) ? stats.allocated : UINT64_MAX;
@@ -54,7 +55,7 @@ static int emit(int fd, const void *reason) {
                                                       .text = hk_option(prof_format) != 0});
 }
 
-/* PREFIX.0001.exit.pb.gz */
+/* Appends a name such as PREFIX.0001.exit.pb.gz; false: it is too long. */
 static bool put_name(hk_line_t *path, const char *begins, const char *reason) {
     if (!hk_asked_path(path, begins))
         return false;
@@ -69,7 +70,7 @@ static const char *prefix(void) {
     return given != NULL && *given != '\0' ? given : "hakmem.%p";
 }
 
-/* One warning. */
+/* Warns at most once. */
 static void write_locked(const char *reason) {
     hk_line_t path = {0};
     files++;
@@ -91,7 +92,8 @@ static bool peak_is_due(uint64_t in_use) {
     return hk_option(prof_peak) != 0 && in_use > hk_max(before + before / 8, FIRST_PEAK);
 }
 
-/* Signals are blocked: a handler that ends the process would wait for what its thread holds. */
+/* Signals are blocked: a handler that ends the process would deadlock on hk_writing, which its own
+ * thread holds. */
 static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     if (hk_lock_try(&hk_writing)) {
@@ -110,8 +112,8 @@ static HK_COLD void write_what_is_due(uint64_t allocated, uint64_t in_use) {
 
 /* ---- watching ---- */
 
-/* Whoever has what we wait for may be in a signal handler as well, which waits for what this thread holds inside the boundary, if
- * it has been interrupted there. */
+/* Not inside the boundary, where this thread may hold a lock: the lock's owner could be in a signal
+ * handler that waits for it. */
 static bool may_wait(void **own) { return own != NULL && !hk_thread_is_inside(); }
 
 static void given(void **own, void *p, const hk_told_t *told) {
@@ -129,8 +131,8 @@ static void given(void **own, void *p, const hk_told_t *told) {
     errno = saved;
 }
 
-/* All its whole words: behind them may lie what guards it. Of a large one the pages go back, or it would have more memory now
- * than it ever used. */
+/* Zeroes the block's whole words; bytes behind them may belong to its guard. A large block's pages
+ * are given back instead, for zeroing could touch more memory than the block ever used. */
 static void clear(char *p, size_t n) {
     n -= n % sizeof(void *);
     const size_t page = hk_os_page_size();
@@ -144,8 +146,9 @@ static void clear(char *p, size_t n) {
     }
 }
 
-/* What points into blocks only from one that is freed does not reach them; of a realloc it is still needed. What is known may be
- * of a larger block that was there before, and whose free nobody was told. */
+/* Pointers in a freed block must not make others reachable, so the block is cleared; a realloc
+ * still needs its contents. The table may still know a larger block that was there before, whose
+ * free was not told: hence the minimum. */
 static void taken(void **own, void *p, const hk_told_t *told) {
     const int saved = errno;
     hk_profile_block_t *was = told->resized != NULL ? &told->resized->was : NULL;
@@ -169,8 +172,8 @@ static void forked(void **own) {
 
 static const hk_watcher_t watcher = {given, taken, NULL, forked};
 
-/* What a thread that was about to tell of the last time adds before the watcher is set is cleared: its free may go
- * untold. False: as hk_watch(). */
+/* Clears the table last: a thread that was still telling the previous watcher may have added a
+ * block whose free goes untold. False: as hk_watch(). */
 static bool begin_locked(bool reads_stacks) {
     hk_profile_start(hk_option(prof_sample_kb) * HK_KIB, hk_os_random());
     begin_anew();
@@ -190,14 +193,15 @@ static bool is_wanted(void) {
 
 static bool changes(bool wanted) { return hk_load_seq(&untold) || wanted != hk_load_seq(&on); }
 
-/* Once more where it has changed meanwhile: two threads may do this at the same time. Signals are blocked as above. */
+/* Repeated if the options changed meanwhile: two threads may race here. Signals are blocked as in
+ * write_what_is_due(). */
 bool hk_profile_apply(void) {
     bool told = true;
     if (!HK_FAST &&
         (hk_option(prof) != 0 || hk_option(prof_signal) != 0 || hk_option(prof_path) != NULL))
         hk_path_keep(prefix());
     while (told && changes(is_wanted())) {
-        /* before that lock: it takes the loader's, whose holder may be about to come here */
+        /* before hk_writing: it takes the loader's lock, whose holder may be about to come here */
         const bool reads_stacks = hk_stack_prepare();
         const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
         hk_lock(&hk_writing);
@@ -214,7 +218,7 @@ bool hk_profile_apply(void) {
 
 /* ---- asked for ---- */
 
-/* The first one begins, however long a fork keeps it from that. */
+/* The first signal starts profiling, and retries as long as a fork prevents that. */
 static void on_signal(void) {
     if (hk_option(prof) == 0 || changes(true)) {
         hk_config_control("HAKMEM_PROF", "1", NULL, 0);
@@ -227,7 +231,7 @@ static void on_signal(void) {
     hk_unlock(&hk_writing);
 }
 
-/* Without the lock: whoever reads it may take his time. */
+/* Takes no lock: the reader of fd may be slow. */
 HK_EXPORT int hak_profile_write(int fd) {
     const int error = hk_load_relaxed(&on) && hk_option(prof) != 0 ? emit(fd, "ask") : EINVAL;
     if (error != 0)
@@ -258,8 +262,9 @@ static void flush_all(void) {
     hk_os_wake(&flushed);
 }
 
-/* As exit() would after us, which takes no locks: another thread may have a stream for as long as it reads from it. Then only
- * what can be. */
+/* Flushes the streams, as exit() would later. exit() ignores their locks, fflush(NULL) waits for
+ * each, and another thread may hold one as long as it reads. So a worker does that, for a limited
+ * time; with no other thread, fflush(NULL) is called if stdin's lock is free. */
 static void flush_streams(void) {
     enum { PATIENCE_MS = 500 };
     const bool alone = hk_load_relaxed(&hk_heap_threads) <= 1 && !hk_purger_has_company();
@@ -275,12 +280,12 @@ static void flush_streams(void) {
 }
 
 void hk_profile_end(void) {
-    __builtin_unwind_init(); /* registers, too, may point to blocks */
+    __builtin_unwind_init(); /* spills registers to the stack: they, too, may point to blocks */
     const char *ignored = hk_option(leaks_ignore);
     hk_lock(&hk_writing);
     if (hk_load_relaxed(&on) && hk_option(prof) != 0)
         write_locked("exit");
-    hk_unlock(&hk_writing); /* the report takes the loader's lock, whose holder may wait for it */
+    hk_unlock(&hk_writing); /* the report takes the loader's lock, whose holder may wait for this */
     const bool any = hk_load_relaxed(&on) && hk_option(leaks) != 0 &&
                      hk_leaks_report(ignored != NULL ? ignored : "_IO_file_doallocate",
                                      hk_option(leaks) == LEAKS_UNREACHABLE);

@@ -1,4 +1,4 @@
-/* HAKMEM_RECORD: the watched front tells the recorder. */
+/* HAKMEM_RECORD: connects the watched front to the recorder. */
 #include "record/record.h"
 
 #include "api/asked.h"
@@ -34,7 +34,8 @@ void hk_recording_begin(void) {
     if (problem != NULL) {
         hk_config_warn("HAKMEM_RECORD", value, problem, "nothing is recorded");
     } else {
-        /* with a record the thread is told of by its own from the first operation on, and forks are handled */
+        /* gives this thread a record, so that its first operation is told as its own, and handles
+         * forks */
         hk_thread_served();
         hk_watch(HK_WATCH_RECORD, &recorder);
     }

@@ -1,5 +1,5 @@
-/* What happens once per process: the options are read, and it is written down whether we are
- * serving. */
+/* The process's start and end: reads the options, begins and ends all that they ask for, and writes
+ * the proof of whether hakmem serves malloc. */
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -20,9 +20,9 @@
 #include "policy/purger.h"
 #include "record/record.h"
 
-/* malloc is referenced as any program refers to it. Its address alone cannot say no: in a program
- * that is not position independent it is that of a stub. Then the page map says whose a block of it
- * is. What another one gave out is left to it: not every free is ready before main. */
+/* Refers to malloc as any program does. Its address proves only a yes: in a program that is not
+ * position independent, malloc's address may be that of a stub. Then the page map says whether a
+ * block of it is ours. Another allocator's block is leaked: not every free is ready before main. */
 bool hk_is_serving(void) {
     void *(*volatile serving)(size_t) = malloc;
     if (!HK_NO_OVERRIDE && serving == hk_own_malloc)
@@ -36,8 +36,8 @@ bool hk_is_serving(void) {
 
 HK_EXPORT int hak_is_serving(void) { return hk_is_serving(); }
 
-/* A line longer than hk_line_t that is still written by one write, so that the processes of a tree
- * can share the file. Holds the settings of all options at their longest. */
+/* A line longer than hk_line_t, written by one write so that the processes of a tree can share the
+ * file. Holds the settings of all options at their longest. */
 typedef struct {
     size_t len;
     char text[16384];
@@ -49,7 +49,8 @@ static void append(proof_t *proof, const hk_line_t *line) {
     proof->len += n;
 }
 
-/* Whoever has only the defaults touches none of the tables: what is measured is to have a proof too. */
+/* A process with only the defaults touches none of the tables: writing the proof must not change
+ * what is measured. */
 static void append_settings(proof_t *proof) {
     bool first = true;
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
@@ -103,8 +104,8 @@ static void write_proof(const char *path) {
     HK_CALL(other, close(fd));
 }
 
-/* Not where only files are written: a line about one that failed is not worth it that whoever reads a closed stderr waits for
- * the process's end. */
+/* Whether stderr is kept open for the end. Not if only files are written: a warning about a failed
+ * one does not justify that a reader of a closed stderr waits for the process's end. */
 static bool reports_on_stderr(void) {
     const char *stats = hk_option(stats), *dump = hk_option(front_dump);
     return (stats != NULL && stats[strcspn(stats, ":")] == '\0') ||
@@ -112,7 +113,7 @@ static bool reports_on_stderr(void) {
            hk_option(leaks) != 0;
 }
 
-/* What few processes ask for. */
+/* The part that few processes ask for. */
 static HK_COLD void begin(void) {
     const int saved = errno;
     if (hk_option(proof) != NULL)
@@ -120,7 +121,7 @@ static HK_COLD void begin(void) {
     if (hk_option(asked)) {
         if (reports_on_stderr()) {
             hk_stderr_keep();
-            hk_thread_served(); /* a forked child is to have no copy */
+            hk_thread_served(); /* installs the fork handler: a forked child is to have no copy */
         }
         hk_prewarm_check();
         hk_policy_apply();
@@ -134,7 +135,7 @@ static HK_COLD void begin(void) {
     errno = saved;
 }
 
-/* Touches no page that a process does not need anyway, as long as no option is set. */
+/* If no option is set, touches no page that the process does not need anyway. */
 __attribute__((constructor(101))) static void start(void) {
     hk_config_load();
     hk_worker_begin();
@@ -143,8 +144,8 @@ __attribute__((constructor(101))) static void start(void) {
         begin();
 }
 
-/* A recording ends late, for other destructors free what is theirs; what is still in quarantine has been looked at when
- * leaks are reported, which may end the process. */
+/* The recording ends late, because other destructors still free their blocks. The quarantine is
+ * checked before leaks are reported, which may end the process. */
 static HK_COLD void end(void) {
     hk_stats_end();
     if (hk_option(record) != NULL)

@@ -1,4 +1,4 @@
-/* hak_stats_*: the figures of all boxes put together. */
+/* hak_stats_*: puts the figures of all boxes together. */
 #include "api/stats.h"
 
 #include "api/api.h"
@@ -44,7 +44,7 @@ bool hk_stats_collect(hak_stats_t *stats, bool measure) {
         stats->peak_resident = hk_os_status("VmHWM:");
     stats->limit = hk_limit();
     stats->held = hk_held();
-    add_counters(stats); /* last: to measure is to call the system */
+    add_counters(stats); /* last: measuring makes system calls, which are counted */
     hk_thread_leave(thread);
     stats->size = sizeof *stats;
     stats->version = 2;

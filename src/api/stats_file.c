@@ -1,5 +1,5 @@
-/* HAKMEM_STATS, HAKMEM_SS_OS_STATS and HAKMEM_TINY_FRONT_DUMP: what is written at exit and, where HAKMEM_STATS_SIGNAL
- * asks for it, on SIGUSR2. */
+/* HAKMEM_STATS, HAKMEM_SS_OS_STATS and HAKMEM_TINY_FRONT_DUMP: reports at exit and, if
+ * HAKMEM_STATS_SIGNAL is set, statistics on SIGUSR2. */
 #include <signal.h>
 
 #include "api/asked.h"
@@ -15,7 +15,7 @@
 
 /* const once hk_stats_begin() has run */
 static struct {
-    bool wanted; /* HAKMEM_STATS is set, and makes sense */
+    bool wanted; /* HAKMEM_STATS is set and valid */
     hak_stats_format_t format;
     const char *path; /* as given; NULL: stderr */
 } target;
@@ -47,7 +47,7 @@ static int emit_to_target(void) {
                                              : ENAMETOOLONG;
 }
 
-/* One warning, however often it fails. */
+/* Warns at most once, however often it fails. */
 static void write_statistics(void) {
     static bool warned; /* lock: hk_writing */
     hk_lock(&hk_writing);
@@ -70,7 +70,7 @@ static bool dumps(void) {
 
 static int emit_metrics(int fd, const void *sum) { return hk_metrics_write(sum, fd); }
 
-/* For appending, so that a forked child does not overwrite its parent's lines. */
+/* Appends: a forked child does not overwrite its parent's lines. */
 static int dump_to(const char *where, const hk_metrics_sum_t *sum) {
     hk_line_t path = {0};
     if (strcmp(where, "1") == 0)
@@ -116,7 +116,8 @@ void hk_stats_begin(void) {
         hk_asked_listen(SIGUSR2, write_statistics);
 }
 
-/* On whichever thread called exit(). Other threads may go on: then what they do meanwhile may be counted or not. */
+/* Runs on the thread that called exit(). Other threads may still run; what they do meanwhile may or
+ * may not be counted. */
 void hk_stats_end(void) {
     dump();
     if (target.wanted)

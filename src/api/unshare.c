@@ -1,6 +1,7 @@
-/* unshare and setns as the system has them. It refuses a process of several threads some of what they do (a user
- * namespace, say), and a program whose own threads have ended does not know of the one that gives memory back: that ends
- * first. An allocation starts it again. By the system's call, for the C library's functions do no more. */
+/* unshare and setns as the system has them. The system refuses some requests (a user namespace,
+ * say) to a process of several threads, and a program whose own threads have ended does not know of
+ * the purger: if a request is refused, the purger is ended first. An allocation starts it again.
+ * Makes the system call itself: the C library's functions do no more. */
 #include <sched.h>
 
 #include "api/api.h"
@@ -11,13 +12,14 @@
 
 #if !HK_NO_OVERRIDE
 
-/* The program's call, and so not one that is counted. What is refused for another reason is so again, once that thread is
- * gone: it is one of the process until the system has put it away, on a busy machine some milliseconds after its work is
- * done. A child that was made past the C library's fork waits for none: it has not got its parent's threads. And nobody
- * waits for ever: a signal handler may have interrupted what that thread waits for itself. */
+/* The system call is the program's and so not counted. After the purger's stop the request is
+ * repeated until the system has removed its thread, on a busy machine some milliseconds later; a
+ * request that is refused for another reason fails again then. The wait is bounded, because a
+ * signal handler may have interrupted something that the purger waits for. A child made without the
+ * C library's fork does not wait: it has none of its parent's threads. */
 static int ask(long call, int first, int second) {
     enum { LONG_MS = 5000 };
-    _Atomic uint32_t nobody_wakes = 0; /* atomic: is waited on */
+    _Atomic uint32_t nobody_wakes = 0; /* atomic: futex word, for the timeout only */
     const int saved = errno;
     int result = (int)syscall(call, first, second);
     if (result == 0 || errno != EINVAL ||

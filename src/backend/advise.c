@@ -6,7 +6,7 @@
 
 enum { REFUSALS_BEFORE_GIVING_UP = 64 };
 
-static atomic_uint refusals; /* atomic: any thread; in a row, other than for want of memory */
+static atomic_uint refusals; /* atomic: any thread; in a row, not counting ENOMEM */
 
 bool hk_advice_is_disabled(void) { return hk_load_relaxed(&refusals) >= REFUSALS_BEFORE_GIVING_UP; }
 
@@ -34,7 +34,7 @@ bool hk_advise(void *p, size_t bytes, hk_advice_t advice) {
     if (hk_advice_is_disabled())
         return false;
     const int error = ask(p, bytes, advice);
-    /* huge pages may be unknown to a kernel that purges very well */
+    /* refused advice on huge pages does not count: a kernel without them may purge very well */
     if (advice == HK_PURGE || advice == HK_RESET) {
         if (error == 0)
             hk_store_relaxed(&refusals, 0u);

@@ -1,20 +1,20 @@
-/* Advice to the system about pages, counted, and given up where the system refuses it again and
- * again (memory that is locked, for instance, cannot be purged). */
+/* Advice to the system about pages: counted, and given up if the system refuses again and again
+ * (locked memory, for instance, cannot be purged). */
 #pragma once
 
 #include "os/os.h"
 
-/* As hk_os_advise(). False: the system has refused, or advice has been given up. */
+/* As hk_os_advise(). False: the system refused, or advice has been given up. */
 bool hk_advise(void *p, size_t bytes, hk_advice_t advice);
 
-/* Of what is in use: a refusal says nothing of what is free, and is only counted. */
+/* For memory in use: a refusal is only counted, for it says nothing about free memory. */
 bool hk_advise_in_use(void *p, size_t bytes, hk_advice_t advice);
 
 /* Whether advice has been given up: hk_advise() then does nothing. */
 bool hk_advice_is_disabled(void);
 
-/* Where it has been, the next one is tried all the same: what was refused may be locked no more. */
+/* If advice has been given up, lets one more call try: the memory may not be locked any more. */
 void hk_advice_try_again(void);
 
-/* In a fork's child, which inherits no locks on memory. */
+/* In a fork's child, which inherits no locks on memory: forgets all refusals. */
 void hk_advice_forked(void);

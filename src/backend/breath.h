@@ -1,19 +1,21 @@
-/* The one account (backend/demand.h) of what this process gives back, whoever does, and takes again. Any thread. */
+/* The process's one account (backend/demand.h) of memory given back and taken again, by whichever
+ * thread. Any thread. */
 #pragma once
 
 #include "base/base.h"
 
-/* How much may be free and resident, beside `always`. */
+/* Bytes that may be free and resident: `always`, and the breath. */
 size_t hk_breath_allows(size_t always);
 
-/* So many bytes have been given back; `more`: of the same round as those before. */
+/* `bytes` have been given back; `more`: in the same round as those before. */
 void hk_breath_given(size_t bytes, bool more);
 
-/* How much is left alone that will not be for ever. */
+/* The breath: bytes that are kept for now. */
 size_t hk_breath_now(void);
 
-/* Forgets what the process has shown: the options have changed. */
+/* Forgets what the process has shown, since the options have changed. */
 void hk_breath_forget(void);
 
-/* The same in a fork's child, which has shown nothing yet. Takes no lock: a handler that forks may have interrupted who holds it. */
+/* The same in a fork's child, which has shown nothing yet. Takes no lock: a signal handler that
+ * forks may have interrupted the holder. */
 void hk_breath_forked(void);

@@ -11,13 +11,15 @@ static void fade(hk_demand_t *demand, uint64_t now) {
     }
 }
 
-/* What was given back and has been taken again since. */
+/* How many of the `given` bytes have been taken again by now: at most all that were touched
+ * since. */
 static size_t taken(const hk_demand_t *demand, uint64_t touched) {
     hk_assert(demand->touched <= touched);
     return (size_t)hk_min(touched - demand->touched, demand->given);
 }
 
-/* What would have been left alone, had it been known. */
+/* Notes the round so far. Returns how many bytes should have been kept: those taken again, and the
+ * breath that was kept. */
 static size_t note_round(hk_demand_t *demand, uint64_t touched, uint64_t now) {
     const size_t again = taken(demand, touched), needed = again != 0 ? again + demand->left : 0;
     const size_t twice = hk_min(demand->once, needed);
@@ -43,7 +45,8 @@ void hk_demand_given(hk_demand_t *demand, uint64_t touched, size_t bytes, uint64
     demand->faded_at = now;
 }
 
-/* Of what has been brought in meanwhile no more than had been given back by then was that. */
+/* Of the bytes touched meanwhile, at most `given` can have been taken again; the others do not
+ * count. */
 void hk_demand_given_more(hk_demand_t *demand, uint64_t touched, size_t bytes) {
     demand->touched += hk_minus(touched - demand->touched, demand->given);
     demand->given += bytes;

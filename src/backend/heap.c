@@ -1,12 +1,13 @@
 /* Heaps, and the remote-free protocol.
  *
- * A slab's owner, local bits and list links change only under the owning heap's lock. Its thread
- * takes that lock at each visit; nobody else takes more than a try at it, except to claim pages for a purge, and to count.
+ * A slab's owner, local bits and list links change only under the owning heap's lock. A thread that
+ * the heap serves takes that lock at each visit. Any other thread only tries it, except a purge and
+ * a measurement of what is resident (hk_heap_lock_owner()), which wait for it.
  *
  *   FREE      (remote)  old = remote[w] |= mask; old & mask: double free. Then, unless pending is
- *                       set already or somebody else sets it first: ANNOUNCE.
- *   ANNOUNCE            push the slab on its owner's pending list. No owner: pending = 0; if an
- *                       owner is there after all and nobody else has set pending, announce again.
+ *                       set already or another thread sets it first: ANNOUNCE.
+ *   ANNOUNCE            push the slab on its owner's pending list. No owner: pending = 0; if it
+ *                       has an owner after all and no other thread has set pending, announce again.
  *   COLLECT   (owner)   takes the whole list. For each slab: owned by another heap now: ANNOUNCE
  *                       again, keeping pending. Else pending = 0 and *then* take the remote bits.
  *   RETIRE    (owner)   all blocks are free in the local bits: owner = NULL, slices to the pool.
@@ -15,18 +16,19 @@
  *
  * Why this is safe. pending == 1 exactly while the slab is on one pending list or held by one
  * announcer or collector, and only that holder clears it or writes pending_next: so a slab is never
- * on two lists. A block whose bit is not set yet keeps its slab from retiring, so a freer touches
- * the descriptor of a live slab until it has set the bit; what it does after that is correct on any
- * descriptor, and descriptors are never unmapped. "Set bit, read pending" against "clear pending,
- * take bits" is a Dekker pair, hence sequentially consistent: one of the two sees the other, and no
- * bit is forgotten.
+ * on two lists. A block whose bit is not set yet keeps its slab from retiring, so a freeing thread
+ * touches the descriptor of a live slab until it has set the bit; what it does after that is
+ * correct on any descriptor, and descriptors are never unmapped. "Set bit, read pending" against
+ * "clear pending, take bits" is a Dekker pair, hence sequentially consistent: one of the two sees
+ * the other, and no bit is forgotten.
  *
- * That orphans keep their slabs (owner stays the orphaned heap) makes a thread's end and start
- * independent of how many slabs it has, and lets remote frees go on as before: they queue up on the
- * orphan's pending list and are collected by whoever takes it over or adopts from it.
+ * An orphan keeps its slabs (their owner stays the orphan). So the cost of a thread's end and start
+ * does not depend on how many slabs it has, and remote frees go on as before: they queue up on the
+ * orphan's pending list, and the thread that takes the heap over or adopts from it collects them.
  *
- * In a fork's child a thread is missing that may have been between FREE and the end of ANNOUNCE: as nobody else is at anything
- * there, the lists are made anew of the slabs that have remote bits (hk_heap_forked()). */
+ * In a fork's child, a thread that was between FREE and the end of ANNOUNCE in the parent is
+ * missing. No other thread runs there, so hk_heap_forked() rebuilds all pending lists from the
+ * slabs that have remote bits. */
 #include "backend/heap_own.h"
 #include "backend/slab.h"
 #include "base/report.h"
@@ -42,7 +44,7 @@ enum {
 };
 
 static _Atomic(hk_heap_t *) all; /* push only */
-static atomic_uint heaps;        /* how many there are */
+static atomic_uint heaps;        /* length of that list */
 _Atomic uint64_t hk_heap_sparse;
 atomic_uint hk_heap_threads, hk_heap_orphans;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
@@ -56,7 +58,8 @@ void hk_heap_init(hk_heap_t *heap) {
 }
 
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
-    hk_assert(hk_load_relaxed(&heap->orphan) != orphan); /* or it would be counted twice */
+    /* a repeated call would count the heap twice */
+    hk_assert(hk_load_relaxed(&heap->orphan) != orphan);
     hk_store_release(&heap->orphan, orphan);
     hk_add_relaxed(&hk_heap_orphans, orphan ? 1u : -1u);
     hk_assert(hk_load_relaxed(&hk_heap_orphans) <= hk_load_relaxed(&heaps));
@@ -64,7 +67,7 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
 
 _Atomic uint64_t hk_heap_given_beside;
 
-/* Written in a forked child before it has other threads. */
+/* written in a fork's child before it has other threads */
 static uint64_t of_parents[HK_HEAP_COUNT_COUNT];
 
 static uint64_t counted_ever(hk_heap_counter_t counter) {
@@ -92,7 +95,7 @@ void hk_heap_count_locked(hk_heap_t *heap, hk_heap_counter_t counter, unsigned n
 
 /* ---- the list of a class ---- */
 
-/* A slab on its owner's ring, and both neighbours. */
+/* The slab is on its owner's ring, and its neighbours link back to it. */
 static void is_listed(const hk_heap_t *heap, const hk_slab_t *slab, unsigned cls) {
     hk_assert(slab->listed && slab->cls == cls);
     hk_assert(hk_load_relaxed(&slab->owner) == heap);
@@ -100,8 +103,8 @@ static void is_listed(const hk_heap_t *heap, const hk_slab_t *slab, unsigned cls
     hk_assert(slab->next->prev == slab && slab->prev->next == slab);
 }
 
-/* The list of a class: as a whole where it is short, and of a long one the beginning, the end, and
- * all of it now and then. The slab is on it just where it says so. */
+/* Checks the list of a class: all of it if it is short or at every 64th call, else its first few
+ * slabs and its last. The slab is on it if and only if it is marked as listed. */
 static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *slab) {
     enum { FEW = 4, NOW_AND_THEN = 64 };
     static _Thread_local unsigned calls;
@@ -119,7 +122,7 @@ static void list_is_valid(const hk_heap_t *heap, unsigned cls, const hk_slab_t *
     hk_assert(!whole || found == slab->listed);
 }
 
-/* The invariant of a heap's lists, seen from one slab that it owns. */
+/* The invariant of a heap's lists, as far as one slab shows it. The heap owns the slab. */
 HK_WALKER static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
     hk_assert(hk_lock_is_mine(&heap->lock) && hk_load_relaxed(&slab->owner) == heap);
     hk_assert(slab->listed == (hk_load_relaxed(&slab->free) != 0));
@@ -128,9 +131,9 @@ HK_WALKER static void is_valid(const hk_heap_t *heap, const hk_slab_t *slab) {
     list_is_valid(heap, slab->cls, slab);
 }
 
-/* New free blocks make a slab last in line: until its turn comes it gathers more of them, so that a
- * refill finds many blocks in few slabs. See choose(). In a sparse class, where the fullest are to serve, it is
- * the first. */
+/* A slab that gets its first free block goes to the end of the list: until its turn comes it
+ * gathers more, so that a refill finds many blocks in few slabs (see choose()). In a sparse class,
+ * where the fullest slabs are to serve, it goes to the front. */
 static void link_slab(hk_heap_t *heap, hk_slab_t *slab) {
     hk_slab_t **list = &heap->partial[slab->cls];
     hk_assert(!slab->listed && hk_lock_is_mine(&heap->lock));
@@ -185,8 +188,8 @@ static void note_empty(hk_heap_t *heap, unsigned cls) {
     hk_store_relaxed(&heap->empties, hk_load_relaxed(&heap->empties) | (uint64_t)1 << cls);
 }
 
-/* Empty slabs go back: all of an orphan's, and all but a class's last with free blocks where a thread
- * may want them again. */
+/* Retires an empty slab if the heap is an orphan or the class has another slab with free blocks. A
+ * thread's heap keeps the last one of each class, for its next refill. */
 void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
     unsigned free = hk_load_relaxed(&slab->free) + n;
     hk_assert(n != 0 && free <= hk_classes[slab->cls].blocks);
@@ -207,7 +210,8 @@ void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
 
 static void announce(hk_slab_t *slab) {
     for (;;) {
-        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1); /* and that makes it ours */
+        /* set by this thread: it holds the slab */
+        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
         hk_heap_t *owner = hk_load_seq(&slab->owner);
         if (owner != NULL) {
             HK_PUSH(&owner->pending, hk_remote_of(slab)->pending_next, slab);
@@ -226,7 +230,7 @@ void hk_heap_announce(hk_slab_t *slab) {
         announce(slab);
 }
 
-/* Whoever had set `pending`, or was about to, is not there, and the lists are empty. */
+/* The thread that had set `pending` in the parent is not here, and the lists are empty. */
 static void queue_anew(hk_slab_t *slab, bool carved) {
     if (hk_load_relaxed(&hk_remote_of(slab)->pending) != 0)
         hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
@@ -241,7 +245,8 @@ static void queue_anew(hk_slab_t *slab, bool carved) {
         }
 }
 
-/* All lists are made anew: which slabs are on none does not show. No signal handler frees meanwhile. */
+/* Rebuilds all lists, since nothing tells which slabs are on none. Signals from outside are blocked
+ * meanwhile, so no handler frees. */
 static HK_COLD HK_NOINLINE void queue_all_anew(void) {
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
@@ -250,8 +255,10 @@ static HK_COLD HK_NOINLINE void queue_all_anew(void) {
     hk_signals_block(before);
 }
 
-/* What another thread had done by the time of the fork is there up to some step, and nothing behind it: so where it had set a bit
- * it is counted. Who forks in a handler that has interrupted such a free goes on with it in the child, and nothing is changed. */
+/* A thread counts itself in hk_heap_giving before it sets a bit: if the child sees a bit of a
+ * parent's thread, it also sees that count. If this thread forks in a signal handler that has
+ * interrupted its own remote free, it finishes that free in the child, and the lists stay as they
+ * are. */
 void hk_heap_forked(void) {
     const unsigned own = hk_heap_own_giving;
     if (HK_LIKELY(hk_load_relaxed(&hk_heap_giving) == own))
@@ -261,7 +268,7 @@ void hk_heap_forked(void) {
         queue_all_anew();
 }
 
-/* Takes the remote bits into the local ones. Heap locked, slab owned. */
+/* Moves the slab's remote bits into its local ones. The heap is locked and owns the slab. */
 static void drain(hk_heap_t *heap, hk_slab_t *slab) {
     const hk_class_t *c = &hk_classes[slab->cls];
     _Atomic uint64_t *remote = hk_remote_bits(slab, c);
@@ -288,7 +295,7 @@ static void collect_pending_locked(hk_heap_t *heap) {
     hk_slab_t *slab = hk_exchange_seq(&heap->pending, NULL);
     while (slab != NULL) {
         hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
-        /* before pending is cleared: then it is not ours */
+        /* read before pending is cleared: after that another thread may write it */
         hk_slab_t *next = hk_remote_of(slab)->pending_next;
         if (hk_load_seq(&slab->owner) != heap) {
             announce(slab);
@@ -310,11 +317,11 @@ static void collect_locked(hk_heap_t *heap) {
 /* ---- taking blocks ---- */
 
 /* Takes one slab of the class from an orphan, with both heaps locked. (A new thread may have taken
- * the heap over meanwhile, but it can do nothing with it before it is unlocked.) */
+ * the orphan over meanwhile, but it cannot use it before it is unlocked.) */
 static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
     hk_assert(heap != orphan && hk_lock_is_mine(&heap->lock) && hk_lock_is_mine(&orphan->lock));
     collect_locked(orphan);
-    while (orphan->retired != NULL) { /* only one of both is left */
+    while (orphan->retired != NULL) { /* hk_heap_leave() is called only for `heap` */
         hk_slab_t *empty = orphan->retired;
         orphan->retired = empty->next;
         empty->next = heap->retired;
@@ -334,7 +341,8 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
     return true;
 }
 
-/* Tries a few orphans, fewer where others' frees are to be collected first; the next search goes on where this one ends. */
+/* Searches a bounded number of orphans; one with remote frees to collect counts as several. The
+ * next search goes on where this one ends. */
 static bool adopt(hk_heap_t *heap, unsigned cls) {
     static _Atomic(hk_heap_t *) cursor;
     if (hk_load_relaxed(&hk_heap_orphans) == 0)
@@ -368,7 +376,7 @@ hk_slab_t *hk_heap_take_slices(hk_heap_t *heap, unsigned slices, unsigned cls, u
     return slab;
 }
 
-/* Sees to it that the heap has a slab with free blocks: an orphan's, or a new one. */
+/* Gets the heap a slab with free blocks: an orphan's, or a new one. */
 static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     if (adopt(heap, cls))
         return true;
@@ -381,18 +389,19 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     hk_lock(&heap->lock);
     hk_store_seq(&slab->owner, heap);
     link_slab(heap, slab);
-    note_empty(heap, cls); /* of a crowd's heap another slab may serve */
+    /* another thread of a crowd's heap may use another slab, so that this one stays empty */
+    note_empty(heap, cls);
     hk_walk(is_valid(heap, slab));
     heap->grown += hk_load_relaxed(&slab->clean) != 0 ? slices * HK_SLICE : 0;
     hk_unlock(&heap->lock);
-    /* each heap has begun one, at least, that may be nearly empty; an orphan's would have been adopted */
+    /* each heap in use may have one nearly empty slab; an orphan's would have been adopted */
     const size_t serving = hk_minus(hk_load_relaxed(&heaps), hk_load_relaxed(&hk_heap_orphans));
     const size_t begun = serving * slices * HK_SLICE;
     hk_class_note(cls, heap->wanted, hk_minus(hk_pool_carved(cls), begun));
     return true;
 }
 
-/* The fullest of the first few in line, so that the others empty out. */
+/* The fullest of the first few slabs on the list, so that the others become empty. */
 static hk_slab_t *choose(hk_slab_t *list) {
     enum { FEW = 8 };
     hk_slab_t *best = list;
@@ -471,7 +480,7 @@ void hk_heap_collect(hk_heap_t *heap) {
     hk_stash_clear(&heap->stash);
 }
 
-/* True: it was worth a visit. */
+/* True if the heap had something to collect or retire, and could be locked. */
 static bool collect_other(hk_heap_t *heap, bool empties) {
     bool worth =
         hk_load_relaxed(&heap->pending) != NULL ||
@@ -483,7 +492,7 @@ static bool collect_other(hk_heap_t *heap, bool empties) {
 }
 
 void hk_heap_collect_all(bool empties, void (*visit)(hk_stash_t *stash)) {
-    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* of which it only tries each */
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* it only tries each heap's lock */
     for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next) {
         collect_other(heap, empties);
         visit(&heap->stash);
@@ -535,7 +544,8 @@ uint64_t hk_heap_claim(hk_slab_t *slab, hk_claim_t which, bool *seen) {
     return pages;
 }
 
-/* A slab with claimed blocks is not empty, so it has an owner, if not always the same. */
+/* A slab with claimed blocks is not empty, so it has an owner, though it may be another one than
+ * when the pages were claimed. */
 void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazily) {
     hk_heap_t *owner = hk_heap_lock_owner(slab);
     hk_assert(owner != NULL);

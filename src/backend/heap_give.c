@@ -1,19 +1,20 @@
-/* Giving blocks back to the slabs they came from. */
+/* Gives blocks back to the slabs they came from. */
 #include "backend/heap_own.h"
 #include "backend/pagemap.h"
 #include "base/report.h"
 #include "stats/sections.h"
 
-/* The blocks of one slab on their way back. Once the last of them has gone the slab may be somebody else's: from then on
- * nothing of it is looked at, but that it is announced. */
+/* A slab to which blocks are given. Once the last of its blocks has been given, another heap may
+ * adopt, retire or recarve the slab: from then on only hk_heap_announce() touches its
+ * descriptor. */
 typedef struct {
     hk_slab_t *slab;
-    const char *base; /* the slab's, while it had the first block */
+    const char *base; /* the slab's, read while a block still held the slab */
     const hk_class_t *c;
     bool own;
 } giving_t;
 
-/* Sets the bits of blocks that lie in one word. */
+/* Sets the free bits of the blocks in `mask` of one bitmap word; aborts if one is set already. */
 HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
     uint64_t before;
     hk_assert(word * 64 < g->c->blocks && mask != 0);
@@ -30,8 +31,8 @@ HK_INLINE void set_bits(const giving_t *g, unsigned word, uint64_t mask) {
                  g->base + (word * 64 + (unsigned)__builtin_ctzll(twice)) * (size_t)g->c->size);
 }
 
-/* The slab of a block that is given back. The kind comes first: only it tells that what the owner
- * table names is a superslab. */
+/* The slab of a block that is given back. The kind is checked first: only for a size class does the
+ * page map's owner point to a superslab. */
 static hk_slab_t *slab_for(const char *p, unsigned cls) {
     if (HK_UNLIKELY(hk_map_kind(p) != cls))
         hk_fatal(HK_INVALID_FREE, p);
@@ -53,7 +54,7 @@ HK_INLINE unsigned block_index(const giving_t *g, const char *p) {
     return index;
 }
 
-/* How many of blocks[0..n) lie `step` bytes apart one after the other; eight at a time. */
+/* How many of blocks[0..n) lie `step` bytes apart one after the other. Compares eight at a time. */
 HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
     const uint64_t by = (uint64_t)step, first = (uintptr_t)blocks[0];
     hk_two_t next = {first + by, first + 2 * by};
@@ -70,8 +71,8 @@ HK_INLINE unsigned run_length(void *const *blocks, unsigned n, ptrdiff_t step) {
     return run;
 }
 
-/* Blocks freed in the order of their addresses, either way, go back as one run, at most to the end of
- * the slab. Returns how many of blocks[0..n) these are; too few are left alone, and are none. */
+/* Gives the leading blocks that are adjacent in address order, up or down, as one run within the
+ * slab. Returns how many; 0, with nothing given, if the run is short. */
 static unsigned give_in_order(const giving_t *g, void *const *blocks, unsigned n) {
     enum { FEW = 4 };
     const ptrdiff_t size = (ptrdiff_t)g->c->size;
@@ -93,9 +94,10 @@ HK_INLINE bool lies_in(const giving_t *g, const char *p) {
     return (size_t)(p - g->base) < (size_t)g->c->slices * HK_SLICE;
 }
 
-/* Gives the first block, and those behind it up to one that does not lie in the slab; returns how many. What was taken
- * together is mostly freed together: those in a row whose bits lie in one word go to another heap's slab by one write. To its own each goes
- * by a write of its own, which takes less than to foretell whether the next one lies in the same word. */
+/* Gives the leading blocks that lie in the slab; returns how many. To another heap's slab,
+ * consecutive blocks whose bits share a word go by one atomic write, since blocks taken together
+ * are mostly freed together. To the heap's own slab each block is written on its own: that costs
+ * less than mispredicting whether the next bit is in the same word. */
 static HK_NOINLINE unsigned give_together(const giving_t *g, void *const *blocks, unsigned n) {
     unsigned given = 0, word = 0;
     uint64_t mask = 0;
@@ -114,13 +116,13 @@ static HK_NOINLINE unsigned give_together(const giving_t *g, void *const *blocks
         }
         mask |= bit;
     }
-    hk_assert(given != 0); /* the first lies there */
+    hk_assert(given != 0); /* the first block lies in the slab */
     if (!g->own)
         set_bits(g, word, mask);
     return given;
 }
 
-/* Gives back the first of blocks[0..n), and those that lie with it in its slab; returns how many. */
+/* Gives blocks[0] and the blocks behind it that lie in the same slab; returns how many. */
 static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n) {
     giving_t g = giving_to(slab_for(blocks[0], cls));
     g.own = hk_load_relaxed(&g.slab->owner) == heap;
@@ -136,8 +138,8 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks,
     return given;
 }
 
-/* What will be written for each of the first blocks. Where their slabs are different ones, all lines are waited
- * for together instead of one after the other. */
+/* Prefetches the descriptors that the first few blocks' frees will write. If their slabs differ,
+ * the cache misses overlap. */
 static void fetch(const hk_heap_t *heap, void *const *blocks, unsigned n, unsigned cls) {
     enum { MOST = 4 };
     hk_slab_t *slabs[MOST];

@@ -4,18 +4,19 @@
 #include "backend/mappings.h"
 #include "os/os.h"
 
-/* A piece is the number of its first OS page, and in the bits below how many there are; 0: none. What is left of one that was larger than what
- * was wanted stays, unless it is hardly worth a mapping. */
+/* A piece: the number of its first OS page and, in the COUNT_BITS below, its number of pages; 0:
+ * none. If a piece is larger than what is wanted, the rest stays, unless it is hardly worth a
+ * mapping. */
 enum { PIECES = 64, COUNT_BITS = 16, LEAST_PAGES = 16 };
 static _Atomic uint64_t pieces[PIECES]; /* atomic: any thread */
 static _Atomic size_t hoarded;          /* atomic: any thread; bytes */
-/* The part of what is handed out that nobody had written to, of WHOLE. */
+/* The share of handed-out memory that had not been written to, in units of 1 / WHOLE. */
 #define WHOLE ((size_t)1 << 16)
 static _Atomic size_t empty; /* atomic: any thread */
-/* After a refusal, as of a body that has grown and is several mappings, so many bodies pass before it is tried again
- * (backend/mappings.h). */
+/* After a refusal (a body that has grown is several mappings, for instance) the hoard takes in
+ * nothing for this many bodies (backend/mappings.h). */
 enum { PATIENCE = 16 };
-static atomic_uint patience; /* atomic: any thread; how many are left */
+static atomic_uint patience; /* atomic: any thread; how many of these are left */
 
 static size_t pages_of(uint64_t piece) { return piece & ((1u << COUNT_BITS) - 1); }
 static size_t bytes_of(uint64_t piece) { return pages_of(piece) * hk_os_page_size(); }
@@ -46,7 +47,7 @@ static void drop(uint64_t piece) {
         hk_os_close(start_of(piece), bytes_of(piece));
 }
 
-/* The smallest that has as many pages, or else the largest; 0: there is none. */
+/* Takes the smallest piece of at least `pages` pages or else the largest one; 0: there is none. */
 static uint64_t take(size_t pages) {
     for (unsigned best = PIECES;; best = PIECES) {
         uint64_t is = 0;
@@ -70,7 +71,7 @@ bool hk_hoard_let_go(void) {
     return piece != 0;
 }
 
-/* Where there is no place the smallest goes. */
+/* Stores a piece. If all places are taken the smallest piece goes. */
 static void put(uint64_t piece) {
     do
         for (unsigned i = 0; i < PIECES; i++) {
@@ -79,7 +80,7 @@ static void put(uint64_t piece) {
                 return;
         }
     while (hk_hoard_let_go());
-    drop(piece); /* others take all places and leave them again */
+    drop(piece); /* other threads keep filling the places */
 }
 
 bool hk_hoard_take_in(void *body, size_t bytes) {
@@ -116,7 +117,7 @@ bool hk_hoard_hand_out(void *body, size_t bytes, size_t *dirty) {
     return true;
 }
 
-/* Each counts an eighth. */
+/* A moving average: each report counts an eighth. */
 void hk_hoard_learn(size_t dirty, size_t written) {
     const size_t was = hk_load_relaxed(&empty);
     hk_store_relaxed(&empty, was - was / 8 + WHOLE / 8 - WHOLE / 8 * written / dirty);

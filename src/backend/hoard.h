@@ -1,31 +1,36 @@
-/* Memory of freed fenced blocks, apart from their addresses: these wait, inaccessible and without memory (guard/freed.h), while what
- * they had serves the next blocks, whatever the sizes of either. It lies where the system puts it, and cannot be touched. No lock is taken. */
+/* The hoard: memory of freed fenced blocks, moved away from their addresses. These wait,
+ * inaccessible and without memory (guard/freed.h), while the memory serves the next blocks,
+ * whatever their sizes. It lies, inaccessible, where the system puts it. Lock-free. */
 #pragma once
 
 #include "base/base.h"
 
-/* Of blocks of so many bytes. */
+/* The least bytes of a block that gives its memory or gets some. */
 #define HK_HOARD_FROM (512 * HK_KIB)
 
-/* Takes the memory of pages that are inaccessible; they stay so, and are zero. False: the system refuses, and nothing has changed. */
+/* Takes the memory of inaccessible pages; they stay inaccessible, and read as zero from then on.
+ * False: the system refused, and nothing has changed. */
 bool hk_hoard_take_in(void *body, size_t bytes);
 
-/* Puts memory behind inaccessible pages that have none, as far as there is some: the first *dirty bytes hold what was there before, and
- * the others are zero. False: refused, and the pages may be there no more. */
+/* Puts memory of the hoard, as far as there is some, behind inaccessible pages that have none: the
+ * first *dirty bytes hold old data, the others are zero. False: the system refused, and the pages
+ * may be unmapped. */
 bool hk_hoard_hand_out(void *body, size_t bytes, size_t *dirty);
 
-/* Of these so many had been written to. Where hardly any are it does not pay: all of them are looked at, and the system would bring in few. */
+/* Notes that `written` of the `dirty` bytes handed out had been written to. Where hardly any are,
+ * the hoard does not pay: each block has to look at all its pages, and the system would bring in
+ * few. */
 void hk_hoard_learn(size_t dirty, size_t written);
 bool hk_hoard_pays(void);
 
-/* How many bytes there are. They are held, and kept (backend/limit.h). */
+/* Bytes in the hoard. They are held, and kept (backend/limit.h). */
 size_t hk_hoard_bytes(void);
 
-/* Where it lies; by the time it is visited it may have gone. */
+/* Calls `visit` for each piece; by then it may be gone. */
 void hk_hoard_visit(void (*visit)(const void *start, size_t bytes, void *argument), void *argument);
 
-/* Lets go of the smallest part; false: there is none. */
+/* Unmaps the smallest piece; false: there is none. */
 bool hk_hoard_let_go(void);
 
-/* Lets go of all. */
+/* Unmaps all pieces. */
 void hk_hoard_trim(void);

@@ -4,22 +4,25 @@
 #include "backend/region.h"
 #include "os/os.h"
 
-/* A touch that takes so many times what a small page takes has brought more than one; small ones are
- * clamped, since a burst is no price; their mean is over so many late ones. What a huge page takes at
- * once it saves later: only when it is several times as dear as the small ones has it been made, not
- * found. */
+/* A first touch that takes FEW times as long as a small page's has brought in more than one. A
+ * small page's time is a running mean over about LATE touches, each clamped to BURST times the
+ * mean, since an outlier is no price. A huge page saves later what it costs at once: it is
+ * expensive only if it takes DEAR times as long as its small pages, which means that the system had
+ * to make it first. */
 enum { FEW = 8, BURST = 4, LATE = 8, DEAR = 4 };
 enum { FIRST_PAUSE = 4, LONGEST_PAUSE = 1024 };
 
-static _Atomic uint64_t small_ns; /* atomic; of one OS page; 0: not known yet */
-static atomic_uint pause, left;   /* atomic; units that do without, in all and still */
+static _Atomic uint64_t small_ns; /* atomic: any thread; time of one OS page; 0: not known yet */
+/* atomic: any thread; units that go without huge pages: in all, and still to come */
+static atomic_uint pause, left;
 
 bool hk_huge_pages_pay(void) { return hk_load_relaxed(&left) == 0; }
 
-/* ---- what is filled ---- */
+/* ---- how far blocks are filled ---- */
 
 bool hk_huge_pages_is_written(const char *page) {
-    /* one of them in the upper half of a word, for that of a small number is all zero, or the lower */
+    /* one place is the upper half of a 64-bit word, the other a lower half: one half of a small
+     * number is zero */
     enum { PLACES = 2 };
     const size_t step = hk_os_page_size() / PLACES + sizeof(uint32_t);
     unsigned i = 0;
@@ -28,7 +31,8 @@ bool hk_huge_pages_is_written(const char *page) {
     return i < PLACES;
 }
 
-/* An odd number of pages from one look to the next: what a program writes in steps of a power of two is not met each time. */
+/* An odd number of pages between looks: data written in steps of a power of two is not met, or
+ * missed, each time. */
 static size_t step_for(size_t bytes, unsigned looks) {
     const size_t page = hk_os_page_size(), pages = bytes / looks / page;
     hk_assert(pages != 0);
@@ -44,10 +48,11 @@ bool hk_huge_pages_is_hollow(const char *start, size_t bytes) {
     return held <= MAY_HOLD;
 }
 
-/* atomic: any thread; so large a block has been filled; 0: none has */
+/* atomic: any thread; bytes of the largest block seen filled; 0: none */
 static _Atomic size_t trusted;
 
-/* atomic: any thread; so large a block was far from filled when the next one came, and none like it has been since; SIZE_MAX: none */
+/* atomic: any thread; bytes of the smallest block that was far from filled when the next one came,
+ * while none as large has been filled since; SIZE_MAX: none */
 static _Atomic size_t doubted = SIZE_MAX;
 
 bool hk_huge_pages_fill(size_t bytes) {
@@ -62,14 +67,14 @@ static void trust(size_t bytes) {
 
 void hk_huge_pages_distrust(void) { hk_store_relaxed(&trusted, (size_t)0); }
 
-/* By pages all over it, first a few: some may be zero by intent. */
+/* Looks at pages all over the block, first at a few; one may be zero on purpose. */
 bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
     enum { PAGES = 16, FIRST = 4, MAY_BE_ZERO = 1, TOO_MANY = 4 };
     const size_t step = step_for(bytes, PAGES);
     unsigned empty = 0, i = 0;
     bool hollow = false;
     if (!ends && bytes <= hk_load_relaxed(&trusted))
-        return false; /* it has nothing to add */
+        return false; /* it would teach nothing new */
     for (; i < PAGES && !hollow && (ends || empty <= MAY_BE_ZERO); i++) {
         const size_t place = i % FIRST * (PAGES / FIRST) + i / FIRST;
         empty += !hk_huge_pages_is_written(start + place * step);
@@ -84,7 +89,7 @@ bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends) {
     return hollow;
 }
 
-/* ---- what they take ---- */
+/* ---- what huge pages cost ---- */
 
 void hk_huge_pages_pass(size_t bytes) {
     const unsigned now = hk_load_relaxed(&left);
@@ -92,7 +97,8 @@ void hk_huge_pages_pass(size_t bytes) {
         hk_store_relaxed(&left, now - (unsigned)hk_min(now, bytes / HK_UNIT));
 }
 
-/* Where some are ready and others are not, one that was cheap says little of the next. */
+/* After an expensive huge page the pause doubles; after a cheap one it only halves: if the system
+ * has some ready and others not, one says little about the next. */
 static void note_huge(bool dear) {
     const unsigned before = hk_load_relaxed(&pause);
     const unsigned longer = (unsigned)hk_min(hk_max(2 * before, FIRST_PAUSE), LONGEST_PAUSE);
@@ -110,7 +116,7 @@ void hk_huge_pages_note(uint64_t ns, bool asked) {
                          one == 0 ? ns : ((LATE - 1) * one + hk_min(ns, BURST * one)) / LATE);
 }
 
-/* A process that has only begun is not timed: it may never need the clock, nor the pages that this takes. */
+/* A small process times nothing: it may never need the clock, nor the pages that this takes. */
 static bool has_begun(void) { return hk_region_live() >= 4 * HK_UNIT; }
 
 static uint64_t first_touch_ns(char *page) {
@@ -124,7 +130,7 @@ void hk_huge_pages_touch(char *page, bool asked) {
         hk_huge_pages_note(first_touch_ns(page), asked);
 }
 
-/* Where nothing has told yet what a small page takes. */
+/* Times some small pages, if none has been timed yet. */
 static void try_small_ones(void) {
     const size_t page = hk_os_page_size();
     char *pages = hk_os_map(HK_SLICE, page);

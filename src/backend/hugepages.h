@@ -1,43 +1,48 @@
-/* Whether huge pages pay on this machine, now: a huge page is a bargain where the system has some ready
- * and takes longer than all the small ones where it must make them first. First touches of fresh memory
- * are timed, by a clock that is no system call. Any thread; of two notes at once one may be lost. */
+/* Whether huge pages pay on this machine, now. A huge page is a bargain if the system has one
+ * ready; if it must make one first, it takes longer than all the small pages. First touches of
+ * fresh memory are timed, by a clock that is no system call. Any thread; of two notes at once one
+ * may be lost. */
 #pragma once
 
 #include "base/base.h"
 
-/* Whether to ask for huge pages now: yes, until one has been several times as dear as its bytes in small
- * pages; then not until some fresh memory has passed, each time more. */
+/* Whether to ask for huge pages now: yes, until one took several times as long as its bytes in
+ * small pages; then not until some fresh memory has passed, each time more. */
 bool hk_huge_pages_pay(void);
 
-/* Whether the page holds something, by a few places of it: one that does not may never have been written to. Any page, whoever's
- * it is and whether or not it can be read; nothing is brought in. */
+/* Whether the page holds anything but zeros, at a few places: if not, it may never have been
+ * written to. Any page, also another thread's, and whether or not it can be read; brings nothing
+ * in. */
 bool hk_huge_pages_is_written(const char *page);
 
-/* Whether hardly any of these pages, which are the caller's, holds anything, by all of a few of them. */
+/* Whether hardly any of the caller's pages holds anything, by a few of them, each read in full. */
 bool hk_huge_pages_is_hollow(const char *start, size_t bytes);
 
-/* Whether a huge block of so many bytes is likely to be written to all over, so that huge pages waste little: one that was has
- * been seen, of a quarter of its size at least, and none since that was not; nor has one of its size or less, larger than
- * those, been far from filled when the next one came. */
+/* Whether a huge block of `bytes` is likely to be written to all over, so that huge pages waste
+ * little. Yes if a block of at least a quarter of its size was seen filled, none was seen unfilled
+ * since, and no block of its size or less, but larger than the filled ones, was far from filled
+ * when the next one came. */
 bool hk_huge_pages_fill(size_t bytes);
 
-/* A huge block that has so many bytes at least, and took fresh memory: how much of it holds something? `ends`: that is all, for
- * it is freed or grows; where more may come, what is empty says nothing. True: hardly anything does. */
+/* Looks at a huge block of fresh memory, at least `bytes` long, and learns how far such blocks are
+ * filled. `ends`: the block is freed or grows, so what is empty now stays empty; else that proves
+ * little. True: hardly anything was written to. */
 bool hk_huge_pages_learn(const char *start, size_t bytes, bool ends);
 
-/* One has been seen that was not. */
+/* A huge block was seen that was not filled. */
 void hk_huge_pages_distrust(void);
 
-/* So much fresh memory does without. */
+/* `bytes` of fresh memory pass without huge pages. */
 void hk_huge_pages_pass(size_t bytes);
 
-/* Touches and times a page that is fresh and will be used at once. `asked`: huge pages were asked for. */
+/* Touches a fresh page that will be used at once, and times that. `asked`: huge pages were asked
+ * for there. */
 void hk_huge_pages_touch(char *page, bool asked);
 
-/* Huge pages were asked for this fresh range, in which at least one fits: whoever gets it may touch none of it, so
- * while all are cheap the first is touched and timed in one range in 64 MiB. Where that was dear they are refused
- * for the rest. */
+/* Huge pages were asked for in this fresh range, which has room for at least one. Its owner may
+ * touch none of it: so while huge pages are cheap, only one range in 64 MiB is touched and timed
+ * here. If that was expensive, huge pages are refused for the rest of it. */
 void hk_huge_pages_try(char *start, size_t bytes);
 
-/* The first touch took so long. */
+/* A first touch took `ns` nanoseconds. */
 void hk_huge_pages_note(uint64_t ns, bool asked);

@@ -13,19 +13,18 @@
 
 #define LARGE_MAX HK_UNIT
 
-/* A huge block's descriptor, found through the owner table. Type-stable. */
+/* A huge block's descriptor, which the page map's owner table points to. Type-stable. */
 typedef struct {
     hk_range_t range; /* range.start is the block */
-    size_t wanted;    /* bytes that the last request took; what is above them is for its growth */
-    size_t clean;     /* behind so many bytes it had no memory before; SIZE_MAX: nobody knows */
+    size_t wanted;    /* bytes that the last request takes; the rest is for the block's growth */
+    size_t clean; /* behind so many bytes it had no memory when it was taken; SIZE_MAX: unknown */
     hk_stocked_t kept;
 } huge_t;
 
 static hk_stock_t stock = HK_STOCK(huge_t, kept);
 static _Atomic size_t live; /* atomic: any thread; huge blocks */
 
-/* The page map knows the block: its owner, its first slice, and what follows, looked at here and
- * there. */
+/* The page map has the block: its owner, its first slice, and some of those that follow. */
 HK_WALKER static void is_valid(const huge_t *huge) {
     enum { LOOKS = 32 };
     const hk_range_t *r = &huge->range;
@@ -49,7 +48,7 @@ static void publish(huge_t *huge) {
     hk_walk(is_valid(huge));
 }
 
-/* After a change of size where it is: of the first so many bytes the map knows already. */
+/* After a change of size in place: sets the kinds of the slices behind the first known_bytes. */
 static void publish_tail(huge_t *huge, size_t known_bytes) {
     const size_t known = hk_slices_of(known_bytes), slices = hk_slices_of(huge->range.bytes);
     hk_assert(known != 0);
@@ -58,31 +57,35 @@ static void publish_tail(huge_t *huge, size_t known_bytes) {
     hk_walk(is_valid(huge));
 }
 
-/* What a huge block of n bytes takes: whole units or, where memory is bounded, whole slices, which is what the
- * page map knows: what else lay in the last one would pass for the block's. */
+/* The bytes that a huge block of n bytes takes: whole units or, while memory is bounded, whole
+ * slices. Not less: the page map would show anything else in the last slice as a part of the
+ * block. */
 static size_t huge_bytes(size_t n) {
     return hk_align_up(n, hk_region_is_bounded() ? HK_SLICE : HK_UNIT);
 }
 
-/* All but its last unit is the block's for certain. What takes whole slices only asks for no huge ones. */
+/* Tells hugepages.c about a block, without its last unit, which it may not reach. A block of whole
+ * slices does not ask for huge pages, so it teaches nothing. True: hardly anything of it was
+ * written to. */
 static bool learn(const hk_range_t *range, bool ends) {
     return range->bytes >= HK_HUGE_PAGES_FROM && range->bytes % HK_UNIT == 0 &&
            hk_option(thp) != 0 && hk_huge_pages_learn(range->start, range->bytes - HK_UNIT, ends);
 }
 
-/* The thread's latest one that took fresh memory. No other thread's: to look at a page is to wait for it, which a thread that fills
- * the block's missing pages (userfaultfd) must not. */
+/* This thread's latest huge block of fresh memory. Not another thread's: a look at a page may have
+ * to wait for it, which a thread that fills missing pages (userfaultfd) must not do. */
 static _Thread_local hk_range_t latest;
 
-/* It is freed or moves: what lies there is somebody else's then. Where another thread does so the page map tells. */
+/* Called when the block is freed or moves. (A free by another thread shows in the page map.) */
 static void forget(const char *start) {
     if (latest.start == start)
         latest.start = NULL;
 }
 
-/* What of a block of n bytes huge pages are asked for, where blocks are written to all over: the units that it fills, or nearly. That makes two
- * mappings of it, of which a process has so many; so in one that has many such blocks, all of it, unless that were much more, and then in one
- * that has very many. */
+/* For how many of the first bytes of a block of n bytes huge pages are asked: for the units that it
+ * fills or nearly fills, if such blocks are written to all over. That makes two mappings of the
+ * block, and mappings are limited: so a process with many such blocks asks for all of each or, if
+ * that would be much more than n, does so only once it has very many. */
 static size_t dense_bytes(size_t n) {
     enum { FEW_BLOCKS = 8, MANY_BLOCKS = 4096, MUCH = 8 };
     const size_t bytes = huge_bytes(n);
@@ -93,14 +96,14 @@ static size_t dense_bytes(size_t n) {
     return hk_large_huge_blocks() < most ? (n + HK_UNIT / 8) / HK_UNIT * HK_UNIT : bytes;
 }
 
-/* What of a huge block that takes so many bytes is worth memory that was there before: what will probably be written to; or
- * all of it, where a range is of use only as a whole. */
+/* How many of a huge block's first bytes should get cached pages: those that will probably be
+ * written to; or all, if ranges can only be used whole. */
 static size_t front_of(size_t bytes) {
     return bytes % HK_UNIT == 0 && hk_region_moves() ? hk_written_usually(bytes) : bytes;
 }
 
-/* Before fresh memory is taken for a block that the cache does not hold, what other threads have
- * freed is collected: the superslabs that empty go to the cache. */
+/* Takes a range for a block of n bytes. If the cache holds less than it needs, remote frees are
+ * collected first: superslabs that become empty go to the cache. */
 static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, size_t *dirty) {
     const size_t bytes = huge_bytes(n);
     hk_assert(hk_is_aligned(bytes, HK_SLICE) && hk_is_aligned(align, HK_UNIT));
@@ -150,20 +153,21 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
 
 size_t hk_large_huge_blocks(void) { return hk_load_relaxed(&live); }
 
-/* What is fresh has no memory in its tail, though it counts as if it had. */
+/* Sets the run's tail for a block of n bytes. A fresh run's tail has no memory, although the
+ * figures count it as touched. */
 HK_INLINE void set_tail(hk_slab_t *run, size_t n) {
     const unsigned tail = (uint16_t)-n & ~(unsigned)HK_TAIL_FLAGS;
     hk_assert(run->slices == slices_for(n));
     hk_store_relaxed(&run->free, (uint16_t)(tail | (run->zeroed ? HK_TAIL_CLEAN : 0)));
 }
 
-/* With `mapped`, from superslabs that are there already. */
+/* `mapped`: only from superslabs there are. */
 HK_INLINE void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, size_t *dirty) {
     const unsigned slices = slices_for(n), at = slices_for(align);
     hk_slab_t *run = mapped || at != 1 ? NULL : hk_stash_take(&heap->stash, slices);
     if (run != NULL) {
         set_tail(run, n);
-        hk_map_set(run->base, 1, HK_KIND_LARGE); /* from now on it may be held */
+        hk_map_set(run->base, 1, HK_KIND_LARGE); /* from here on a purge may hold the tail */
         *dirty = n;
         return run->base;
     }
@@ -182,8 +186,8 @@ HK_INLINE void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, 
     return run->base;
 }
 
-/* Where memory is bounded, without rounding up that costs much, or mappings; whole slices that are free already
- * cost nothing more. */
+/* While memory is bounded: no block is rounded up far or takes a mapping if that can be avoided.
+ * Slices that are free already cost nothing more. */
 static HK_COLD void *bounded_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
     *dirty = n;
     const bool small = n <= HK_PACK_MOST, packs = align <= HK_PACK_ALIGN;
@@ -202,7 +206,7 @@ void *hk_large_alloc(hk_heap_t *heap, size_t n, size_t align, size_t *dirty) {
                                               : bounded_alloc(heap, n, align, dirty);
 }
 
-/* The descriptor of a large or huge block that starts at p. */
+/* The descriptor of the large run that starts at p; `if_not`: the error if none does. */
 static hk_slab_t *run_at(const void *p, hk_fatal_t if_not) {
     hk_slab_t *run = hk_slab_of(p);
     if (run == NULL || run->base != p)
@@ -211,7 +215,7 @@ static hk_slab_t *run_at(const void *p, hk_fatal_t if_not) {
     return run;
 }
 
-/* From here on nobody else can free it. */
+/* Claims the run for this free: if several threads free it, one gets it. */
 static hk_slab_t *claim_run(void *p) {
     hk_slab_t *run = run_at(p, HK_INVALID_FREE);
     if (!hk_map_change(p, HK_KIND_LARGE, HK_KIND_FREE)) /* two threads freed it at once */
@@ -233,7 +237,8 @@ static huge_t *claim_huge(void *p) {
     return huge;
 }
 
-/* What of a freed block the next one has use for: pages, not addresses without any. */
+/* How many of a freed block's first bytes go to the cache. The next block has use for pages, not
+ * for addresses without any. */
 static size_t worth_keeping(const huge_t *huge) {
     enum { MUCH = 32 * HK_MIB, HARDLY_ANY = 16, FILLED = 4 };
     const size_t bytes = huge->range.bytes;
@@ -244,7 +249,8 @@ static size_t worth_keeping(const huge_t *huge) {
         learn(&huge->range, true);
     else if (bytes - written >= bytes / FILLED)
         hk_huge_pages_distrust();
-    /* moving the pages of a cached range to another one takes longer than a fresh one if there are hardly any */
+    /* to move the pages of a cached range takes longer than a fresh range if there are hardly
+     * any */
     if (bytes >= MUCH && written <= hk_align_up(bytes / HARDLY_ANY, HK_UNIT))
         return 0;
     return front_of(bytes) != bytes ? written : bytes;
@@ -260,7 +266,7 @@ static void give_range(const hk_range_t *range, size_t kept) {
 static size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
     hk_assert(hk_load_relaxed(&live) != 0);
-    hk_assert(hk_map_owner(huge->range.start) != huge); /* it has been claimed */
+    hk_assert(hk_map_owner(huge->range.start) != huge); /* claim_huge() has cleared it */
     hk_sub_relaxed(&live, (size_t)1);
     forget(huge->range.start);
     give_range(&huge->range, worth_keeping(huge));
@@ -270,15 +276,16 @@ static size_t free_huge(huge_t *huge) {
 
 static _Atomic(hk_slab_t *) late_runs; /* atomic: any thread */
 static _Atomic(void *) late_huge;      /* atomic: any thread */
-atomic_bool hk_large_aside;            /* atomic: any thread; set behind a push */
+atomic_bool hk_large_aside;            /* atomic: any thread; set after a push */
 
-/* Linked through the descriptor's field for lists. */
+/* Linked through the descriptor's list field, which a large run does not use. */
 static HK_COLD void put_run_aside(hk_slab_t *run) {
     HK_PUSH(&late_runs, run->next, run);
     hk_store_seq(&hk_large_aside, true);
 }
 
-/* What of it is gone is not known on a stash. */
+/* Frees a run whose tail is held, or gone. Not to the stash, which does not know which pages are
+ * gone. */
 static HK_COLD size_t free_purged(hk_slab_t *run) {
     if (!hk_tail_is_held(run))
         return hk_pool_give(run);
@@ -343,7 +350,7 @@ size_t hk_large_usable(const void *p, unsigned kind) {
 }
 
 /* A block that has grown once will grow again: an eighth of untouched address space goes on top,
- * where that costs nothing. */
+ * unless memory is bounded. */
 static void *huge_grow(huge_t *huge, size_t bytes) {
     hk_assert(bytes > huge->range.bytes);
     char *old = huge->range.start;
@@ -364,16 +371,16 @@ static void *huge_grow(huge_t *huge, size_t bytes) {
     return moved ? huge->range.start : NULL;
 }
 
-/* To `bytes` that n of are in use. */
+/* Shrinks a block to `bytes`, of which it uses n. */
 static void huge_shrink(huge_t *huge, size_t n, size_t bytes) {
     hk_assert(bytes != 0 && bytes < huge->range.bytes);
     if (huge->range.bytes % HK_UNIT != 0) {
         hk_region_extend(&huge->range, bytes);
-        publish_tail(huge, bytes); /* more, where that was refused */
+        publish_tail(huge, bytes); /* sets kinds again if the system refused */
         return;
     }
     bytes = hk_align_up(bytes, HK_UNIT);
-    hk_assert(bytes <= huge->range.bytes); /* rounded up it is no more than all of it */
+    hk_assert(bytes <= huge->range.bytes); /* also when rounded up */
     forget(huge->range.start);
     hk_purge_cut(huge->range.start, n, bytes);
     hk_range_t tail = {huge->range.start + bytes, huge->range.bytes - bytes, huge->range.mixed};
@@ -384,7 +391,7 @@ static void huge_shrink(huge_t *huge, size_t n, size_t bytes) {
     hk_region_give(tail);
 }
 
-/* What has been put on top for growth stays until less is wanted than before. */
+/* Address space on top for growth stays until a request takes less than the one before. */
 static void *huge_resize(void *p, size_t n, size_t bytes) {
     huge_t *huge = huge_at(p, HK_INVALID_POINTER);
     const size_t before = huge->range.bytes;
@@ -399,7 +406,7 @@ static void *huge_resize(void *p, size_t n, size_t bytes) {
     return q;
 }
 
-/* What lies behind a run may be on the stash. */
+/* The slices behind the run may be on the stash: if it cannot grow, the stash is cleared first. */
 static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
     hk_slab_t *run = run_at(p, HK_INVALID_POINTER);
     if (n > LARGE_MAX)
@@ -410,7 +417,7 @@ static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
         if (!hk_pool_resize(run, slices))
             return NULL;
     }
-    if (slices < before) { /* else it will probably grow again */
+    if (slices < before) { /* a run that grew will probably grow again: it has no tail */
         run->zeroed = false;
         set_tail(run, n);
     }
@@ -426,7 +433,8 @@ void *hk_large_resize(hk_heap_t *heap, void *p, unsigned kind, size_t n) {
     if (kind == HK_KIND_PACKED)
         return n <= HK_PACK_MOST && hk_pack_resize(p, n) ? p : NULL;
     if (n <= LARGE_MAX / 2 && !hk_region_is_bounded()) {
-        huge_resize(p, HK_UNIT, HK_UNIT); /* of which a copy needs a part only */
+        /* the copy reads no more than a unit, the rest goes back first */
+        huge_resize(p, HK_UNIT, HK_UNIT);
         return NULL;
     }
     return huge_resize(p, n, huge_bytes(n));

@@ -6,7 +6,7 @@
 static _Atomic size_t limit;                                    /* atomic: any thread; 0: none */
 static _Atomic size_t held;                                     /* atomic: any thread */
 static _Atomic size_t single_blocks, single_bytes, single_kept; /* atomic: any thread */
-/* atomic: any thread; what lies beside all regions, and the most that there was together with them */
+/* atomic: any thread; bytes beside all regions; the most that these and the regions had together */
 static _Atomic size_t beside, peak;
 static _Atomic size_t own_written; /* atomic: any thread */
 
@@ -16,11 +16,12 @@ size_t hk_held(void) { return hk_load_relaxed(&held); }
 void hk_held_add(size_t bytes) { hk_add_relaxed(&held, bytes); }
 
 void hk_held_drop(size_t bytes) {
-    hk_assert(bytes <= hk_held()); /* it was taken */
+    hk_assert(bytes <= hk_held()); /* it was added */
     hk_sub_relaxed(&held, bytes);
 }
 
-/* Once more where something went or came meanwhile: it might count twice. */
+/* Reads again if `live` has changed meanwhile: a range between live and cached might count
+ * twice. */
 HK_NOINLINE void hk_mapped_more(void) {
     size_t live, now, most = hk_load_relaxed(&peak);
     do {
@@ -85,13 +86,14 @@ bool hk_limit_excludes(size_t bytes, size_t counted) {
            ((hk_limit() != 0 && bytes > hk_limit()) || !hk_os_grants_memory(bytes - now));
 }
 
-/* Step by step, so that a refused thread is in no other's way even for a moment. */
+/* By compare-and-swap rather than add and undo: a thread that is refused must not cause another's
+ * refusal. */
 bool hk_held_take(size_t bytes, size_t moving) {
     const size_t most = hk_limit() != 0 ? hk_limit() : SIZE_MAX;
     size_t now = hk_held();
     hk_assert(moving <= bytes);
     do {
-        hk_assert(moving <= now); /* it was taken */
+        hk_assert(moving <= now); /* it was added */
         if (now - moving > most || bytes > most - (now - moving))
             return false;
     } while (!hk_cas_seq(&held, &now, now - moving + bytes));

@@ -1,37 +1,41 @@
-/* How much the process has of the system, and may have (HAKMEM_LIMIT_MB, HAKMEM_LIMIT_PERCENT).
+/* How much memory the process holds, and may hold (HAKMEM_LIMIT_MB, HAKMEM_LIMIT_PERCENT).
  *
- * What counts is mapped address space: ranges handed out and cached (backend/region.h), fenced blocks in use or kept, and, never
- * refused, metadata and blocks mapped on their own. It is more than what is resident, so what is resident never
- * exceeds the limit by more than those two; pages that a range of ours has given back count as long as the range
- * is there. Pages that are about to move count once. */
+ * Mapped address space counts: ranges handed out and cached (backend/region.h), fenced blocks in
+ * use or kept and, though never refused, metadata and blocks with mappings of their own. Resident
+ * memory is at most that; so it exceeds the limit by no more than the latter two. Pages that a
+ * range has given back count as long as the range is there. Pages that are about to move count
+ * once. */
 #pragma once
 
 #include "base/base.h"
 
-/* Bytes; 0: none. Any thread; less than what there is already only keeps more from being had. */
+/* In bytes; 0: no limit. Any thread. A limit below what is held only refuses more. */
 void hk_limit_set(size_t bytes);
 size_t hk_limit(void);
 
-/* More than half of it is used up, or will be by the next superslab: memory is to be spent with care. */
+/* More than half of the limit is used, or will be by the next superslab: memory is to be saved. */
 bool hk_limit_is_near(void);
 
-/* Whether so many bytes more, of which `counted` are in the account already, would be refused, by the limit or by the system,
- * were all else that is held given back: then nothing is, for them. Programs ask for that which ask for less and less until
- * they are served, or have a wrong length. */
+/* Whether `bytes` more would be refused, by the limit or by the system, even if all else that is
+ * held were given back; `counted` of them are in the account already. Then nothing is given back
+ * for such a request. Programs make it if they ask for less and less until they are served, or have
+ * a wrong length. */
 bool hk_limit_excludes(size_t bytes, size_t counted);
 
-/* Before so many bytes are mapped; `moving` others, no more than these, count no longer, for their pages move there at once: where they
- * stay after all they are added again. False: that would be beyond the limit. Any thread, any time, no lock; as the two below. */
+/* Called before `bytes` are mapped. `moving` other bytes, at most as many, stop counting, since
+ * their pages move there at once; if they stay after all the caller adds them again. False: beyond
+ * the limit. This and the two below: any thread, any time, no lock. */
 bool hk_held_take(size_t bytes, size_t moving);
 
-/* The same for what is never refused; and what is there no more. */
+/* Bytes that are never refused; and bytes that are no longer mapped. */
 void hk_held_add(size_t bytes);
 void hk_held_drop(size_t bytes);
 
 size_t hk_held(void);
 
-/* Blocks that have a mapping of their own, or a page, beside all regions: one more, of so many bytes; one less; and how
- * many there are, with their bytes. What is kept of one that went, and when that is gone or in use again. Any thread, any time, no lock. */
+/* *Singles* are blocks with a mapping, or a page, of their own beside all regions. One more, of
+ * `bytes`; one less; memory of a freed one is kept; it is gone, or in use again; and how many there
+ * are, with their bytes. Any thread, any time, no lock. */
 typedef struct {
     size_t blocks, bytes, kept;
 } hk_singles_t;
@@ -41,13 +45,16 @@ void hk_single_is_kept(size_t bytes);
 void hk_single_is_gone(size_t bytes);
 hk_singles_t hk_singles(void);
 
-/* The most that regions, handed out and cached, had together with all that is beside them: the allocator's own memory, singles, and
- * what is kept of these. So much more of the allocator's own; more in regions; and the most. Any thread, any time, no lock. */
+/* hk_mapped_peak(): the most bytes mapped at a time, in regions (handed out and cached) and beside
+ * them (the allocator's own memory, singles, and memory kept of these). hk_mapped_own() adds bytes
+ * beside the regions, hk_mapped_more() notes that regions have grown. Any thread, any time, no
+ * lock. */
 void hk_mapped_own(size_t bytes);
 void hk_mapped_more(void);
 size_t hk_mapped_peak(void);
 
-/* Of metadata that lies in reservations of its own (guard/header.h) counts what can be written to, and has been, which it stays: so much more, held
- * and mapped; and all of it. Any thread, any time, no lock. */
+/* Metadata in reservations of its own (guard/header.h) counts as far as it is writable and has been
+ * written to, which it stays: `bytes` more, held and mapped; and all of it. Any thread, any time,
+ * no lock. */
 void hk_own_is_written(size_t bytes);
 size_t hk_own_written(void);

@@ -2,7 +2,8 @@
 
 #include "os/os.h"
 
-/* Odd, so that pages of neither end may become a part of what lies beside them. */
+/* Odd, so that both ends are readable pages: inaccessible ones might merge with what lies beside
+ * them. */
 enum { SPARE_PAGES = 17 };
 
 static _Atomic(char *) spare; /* atomic: any thread */
@@ -18,7 +19,7 @@ bool hk_mappings_to_spare(void) {
     bool ok = start != NULL;
     for (size_t i = 0; ok && i < SPARE_PAGES; i += 2)
         ok = hk_os_protect(start + i * page, page, HK_READ);
-    if (start != NULL) /* else it may be addresses that are wanting */
+    if (start != NULL) /* else addresses may be short instead */
         hk_store_relaxed(&wanting, !ok);
     if (ok && hk_cas_seq(&spare, &seen, start))
         return true;
@@ -35,7 +36,7 @@ bool hk_mappings_waited(atomic_uint *patience) {
         return true;
     if (left == 1 && hk_mappings_are_short() && !hk_mappings_to_spare())
         left = HK_PATIENCE;
-    hk_store_relaxed(patience, left - 1); /* two threads may count one call: all the same */
+    hk_store_relaxed(patience, left - 1); /* in a race two calls may count as one: harmless */
     return false;
 }
 

@@ -6,15 +6,16 @@
 #include "base/lock.h"
 #include "os/os.h"
 
-/* Address space is taken a chunk at a time; its pages cost nothing until they are touched. */
+/* Address space is taken in chunks; their pages cost nothing until they are touched. */
 #define CHUNK (512 * HK_KIB)
 
 static size_t chunk_for(size_t bytes) {
     bytes = hk_align_up(bytes + HK_CACHE_LINE, hk_os_page_size());
-    return hk_region_is_bounded() ? bytes : hk_max(bytes, CHUNK); /* where space has no price */
+    /* more where addresses cost nothing */
+    return hk_region_is_bounded() ? bytes : hk_max(bytes, CHUNK);
 }
 
-/* What each chunk begins with. */
+/* The header of each chunk. */
 typedef struct chunk {
     _Alignas(HK_CACHE_LINE) struct chunk *before;
     size_t bytes;
@@ -27,8 +28,8 @@ static size_t left;               /* lock: meta; bytes from `next` to the end of
 static _Atomic(chunk_t *) newest; /* written under the lock; any thread reads */
 static bool fenced;               /* lock: meta */
 
-/* What is left ends with the newest chunk, and nobody has written to its first line yet: who does
- * has gone beyond the end of the descriptor before. */
+/* The rest ends with the newest chunk, and its first line is still zero: a write there went beyond
+ * the end of the last descriptor. */
 HK_WALKER static void is_valid_locked(void) {
     hk_assert(hk_lock_is_mine(&lock));
     hk_assert(hk_is_aligned((uintptr_t)next, HK_CACHE_LINE) && hk_is_aligned(left, HK_CACHE_LINE));
@@ -53,7 +54,7 @@ static chunk_t *map_fenced(size_t bytes) {
     return NULL;
 }
 
-/* Fences can be done without where mappings are wanting. */
+/* Does without fences while mappings are short. */
 static chunk_t *map_chunk_locked(size_t bytes) {
     chunk_t *chunk = fenced && hk_mappings_may_be_taken() ? map_fenced(bytes) : NULL;
     if (chunk == NULL)
@@ -63,7 +64,7 @@ static chunk_t *map_chunk_locked(size_t bytes) {
     return chunk;
 }
 
-/* What is left of the chunk that is not fenced stays untouched. */
+/* The rest of the current chunk, which has no fences, stays unused. */
 void hk_meta_fence(void) {
     hk_lock(&lock);
     fenced = true;
@@ -84,7 +85,7 @@ void *hk_meta_alloc(size_t bytes) {
             hk_unlock(&lock);
             return NULL;
         }
-        /* What is left of the old chunk is untouched address space: not worth keeping track of. */
+        /* The rest of the old chunk is untouched address space, not worth keeping track of. */
         *fresh = (chunk_t){.before = hk_load_relaxed(&newest), .bytes = chunk};
         hk_store_release(&newest, fresh);
         next = (char *)(fresh + 1);

@@ -12,25 +12,27 @@ enum { GRAINS = HK_UNIT / HK_GRAIN, LISTS = (HK_PACK_MOST + HK_PACK_ALIGN) / HK_
 #define LATE 0x8000u
 _Static_assert(GRAINS < LATE, "no block is so long");
 
-/* Equation: lengths[i] != 0 <=> a block of so many grains begins with grain i; within it all are 0. Behind
- * the last grain a block seems to begin. Lock: pack, for all that is not atomic. Type-stable. */
+/* Equation: lengths[i] != 0 <=> a block of so many grains begins with grain i; inside it all are 0.
+ * lengths[GRAINS] is 1, so that a search ends there. Lock: pack, for all that is not atomic.
+ * Type-stable. */
 typedef struct pack {
-    char *base;       /* NULL: without memory */
-    unsigned used;    /* grains of blocks */
-    unsigned dirty;   /* grains that blocks have left since the last claim, and others not taken */
-    unsigned longest; /* the longest run of other grains */
-    bool young;       /* a block has left since it was looked at for a claim */
-    unsigned list;    /* which list it is on, or 0: on none */
+    char *base;       /* NULL: no memory */
+    unsigned used;    /* grains in blocks */
+    unsigned dirty;   /* grains that blocks left since the last claim, less those taken since */
+    unsigned longest; /* the longest run of unused grains */
+    bool young;       /* a block was freed since the last look for a claim */
+    unsigned list;    /* the list it is on; 0: none */
     struct pack *next, **link; /* on that list; *link is this one */
     hk_stocked_t kept;
-    /* atomic: written under the lock, but for LATE: the block is free, save for what needs the lock */
+    /* atomic: written under the lock, except LATE: the block is free, but not yet for the pack */
     _Atomic uint16_t lengths[GRAINS + 1];
 } pack_t;
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PACK);
 static hk_stock_t stock = HK_STOCK(pack_t, kept);
 static hk_pack_stats_t stats; /* lock: pack */
-/* Packs with room are kept in lists by their longest run, as superslabs are; the last one has all that serve any block, however aligned. */
+/* Packs with room are in lists by their longest run, as superslabs are; the last list has all whose
+ * longest run serves any block, however aligned. */
 static pack_t *lists[LISTS + 1];           /* lock: pack */
 static uint64_t not_empty[LISTS / 64 + 1]; /* lock: pack; bit n: lists[n] is not empty */
 
@@ -42,7 +44,7 @@ HK_INLINE unsigned length(const pack_t *pack, unsigned first) {
 
 /* ---- grains ---- */
 
-/* So many grains from this one on are no block's. */
+/* How many grains from `at` on are unused. */
 static unsigned room(const pack_t *pack, unsigned at) {
     unsigned end = at;
     while (length(pack, end) == 0)
@@ -50,7 +52,7 @@ static unsigned room(const pack_t *pack, unsigned at) {
     return end - at;
 }
 
-/* The equation, `longest`, and that it is on the list which that says. */
+/* Checks the equation, `longest`, and that the pack is on the list for it. */
 HK_WALKER static void is_valid_locked(const pack_t *pack) {
     unsigned in_blocks = 0, longest = 0;
     hk_assert(hk_lock_is_mine(&lock));
@@ -81,7 +83,8 @@ static unsigned block_at(const pack_t *pack, const void *p, hk_fatal_t if_not) {
     return first;
 }
 
-/* After its longest run has changed, or its memory went. */
+/* Moves the pack to the list for `longest`, its longest run, after that has changed; 0 also if its
+ * memory goes. */
 static void relist_locked(pack_t *pack, unsigned longest) {
     const unsigned list = (unsigned)hk_min(longest, LISTS), from = pack->list;
     hk_assert(hk_lock_is_mine(&lock));
@@ -115,12 +118,13 @@ static unsigned longest_run(const pack_t *pack) {
     return longest;
 }
 
-/* The run that an unused grain is in. */
+/* The length of the run that unused grain `at` is in. */
 static unsigned run_around(const pack_t *pack, unsigned at) {
     unsigned begin = at;
     while (begin != 0 && length(pack, begin - 1) == 0)
         begin--;
-    if (begin != 0) /* a block, and grains inside it */
+    /* `begin` is the second grain of a block: skip the rest of the block */
+    if (begin != 0)
         begin += length(pack, begin - 1) - 1;
     return at + room(pack, at) - begin;
 }
@@ -130,8 +134,8 @@ static void set_dirty_locked(pack_t *pack, unsigned dirty) {
     pack->dirty = dirty;
 }
 
-/* The block that begins there has n grains from now on, and had another number; 0: there is none. What it takes is of a
- * run of so many; it may be what another one has left. */
+/* Sets the length of the block at grain `first` to n; 0: no block. A block that grows takes grains
+ * from a run of `run` unused ones, and dirty grains are taken to be used first. */
 static void set_length_locked(pack_t *pack, unsigned first, unsigned n, unsigned run) {
     const unsigned had = length(pack, first);
     hk_store_relaxed(&pack->lengths[first], (uint16_t)n);
@@ -147,12 +151,13 @@ static void set_length_locked(pack_t *pack, unsigned first, unsigned n, unsigned
     hk_walk(is_valid_locked(pack));
 }
 
-/* Of a block that gets so many more grains: memory that has to be brought in for them. */
+/* A block gets `more` grains: counts the memory that they have to bring in. */
 static void count_touched_locked(const pack_t *pack, unsigned more) {
     hk_count(touched, hk_minus(more, pack->dirty) * HK_GRAIN);
 }
 
-/* From the first run of unused grains in which so many fit from a multiple of `align` on; NULL: there is none. */
+/* Takes n grains, the first at a multiple of `align`, from the first run in which they fit; NULL:
+ * they fit in none. */
 static void *take_locked(pack_t *pack, unsigned n, unsigned align) {
     hk_assert(hk_lock_is_mine(&lock));
     for (unsigned at = 0, unused; at < GRAINS; at += unused + length(pack, at + unused)) {
@@ -167,7 +172,7 @@ static void *take_locked(pack_t *pack, unsigned n, unsigned align) {
     return NULL;
 }
 
-/* The first list from this one on that is not empty; 0: all are. */
+/* The first list from `list` on that is not empty; 0: all are. */
 static unsigned first_from_locked(unsigned list) {
     unsigned word = list / 64;
     uint64_t bits = not_empty[word] & ~(uint64_t)0 << list % 64;
@@ -176,8 +181,8 @@ static unsigned first_from_locked(unsigned list) {
     return bits != 0 ? word * 64 + (unsigned)__builtin_ctzll(bits) : 0;
 }
 
-/* A run that is hardly longer may be one that a block aligned like this has left; some are looked at. From a length on it
- * is certain. */
+/* A run of n + align - 1 grains or more fits n grains for certain. A shorter one may, say if a
+ * block of the same alignment left it: a few packs with such runs are tried. */
 static void *find_locked(unsigned n, unsigned align) {
     enum { LOOKS = 16 };
     const unsigned certain = n + align - 1;
@@ -198,7 +203,7 @@ static void *find_locked(unsigned n, unsigned align) {
 
 /* ---- packs ---- */
 
-/* Before fresh memory is taken, what other threads have freed is collected: superslabs that empty. */
+/* Before it takes fresh memory it collects remote frees, so that superslabs become empty. */
 void *hk_pack_alloc(size_t n, size_t align) {
     hk_assert(n != 0 && n <= HK_PACK_MOST && hk_is_pow2(align) && align <= HK_PACK_ALIGN);
     hk_lock(&lock);
@@ -217,7 +222,7 @@ void *hk_pack_alloc(size_t n, size_t align) {
         return NULL;
     }
     void *before = hk_map_set_owner(range.start, pack);
-    hk_assert(before == NULL); /* nobody else has the unit */
+    hk_assert(before == NULL); /* no other descriptor has the unit */
     hk_map_set(range.start, HK_UNIT / HK_SLICE, HK_KIND_PACKED);
     hk_lock(&lock);
     pack->base = range.start;
@@ -230,7 +235,7 @@ void *hk_pack_alloc(size_t n, size_t align) {
     return p;
 }
 
-/* What was claimed and purged is not dirty. */
+/* A run that was claimed and purged is not dirty. */
 size_t hk_pack_give(void *p, bool purged) {
     pack_t *pack = hk_map_owner(p);
     hk_lock(&lock);
@@ -278,7 +283,8 @@ size_t hk_pack_free_late(void) {
         for (unsigned at = 0; at < GRAINS; at++)
             if ((hk_load_acquire(&pack->lengths[at]) & LATE) != 0 &&
                 (hk_and_seq(&pack->lengths[at], (uint16_t)~LATE) & LATE) != 0)
-                bytes += hk_pack_free(pack->base + (size_t)at * HK_GRAIN); /* and nobody else */
+                /* only the thread that cleared LATE */
+                bytes += hk_pack_free(pack->base + (size_t)at * HK_GRAIN);
     return bytes;
 }
 
@@ -304,7 +310,8 @@ bool hk_pack_resize(void *p, size_t n) {
 
 /* ---- giving its pages back ---- */
 
-/* Runs of unused grains, as far as they are whole OS pages and not too short, become blocks. */
+/* Makes blocks of the runs of unused grains, as far as they are whole OS pages and not too
+ * short. */
 static unsigned claim_locked(pack_t *pack, hk_os_range_t *ranges) {
     const unsigned page = (unsigned)hk_os_page_size() / HK_GRAIN;
     unsigned count = 0;

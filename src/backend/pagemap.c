@@ -10,7 +10,7 @@ _Static_assert(HK_LEAF_SLICES *HK_SLICE == HK_LEAF_UNITS * HK_UNIT,
 
 static _Atomic(hk_leaf_t *) made; /* atomic: every leaf; push only */
 _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
-static _Atomic uint8_t no_map[1]; /* the flat map where there is none */
+static _Atomic uint8_t no_map[1]; /* where hk_flat points while there is no flat map */
 
 atomic_bool hk_map_is_limited, hk_map_refused;
 
@@ -25,14 +25,16 @@ void hk_map_init(void) {
         reserved = hk_os_reserve(HK_MAP_BYTES);
     if (reserved == NULL)
         return;
-    /* A debugger writes its cores in full, and what it wants to know is in the other map as well. */
+    /* Kept out of core dumps, which a debugger would write in full; the two-level map has the same
+     * kinds. */
     hk_os_advise(reserved, HK_MAP_BYTES, HK_NO_DUMP);
     hk_flat.bytes = reserved;
     hk_store_relaxed(&hk_flat.mask, HK_MAP_BYTES - 1);
 }
 
-/* Whether the part of the flat map for the 4 GiB with this number stays when it is given up. Its mask is 0 by then: whose leaf is
- * not seen here sees that (hk_map_commit). */
+/* Whether the part of the flat map for the i-th 4 GiB stays when the map is given up. The mask is 0
+ * already: a thread whose new leaf is not seen here reads the mask after it has added the leaf
+ * (hk_map_commit). */
 static bool stays(size_t i, size_t at_break) {
     enum { NEAR = 4 };
     const size_t first = hk_minus(i, NEAR), last = hk_min(i + NEAR, HK_MAP_LEAVES - 1);
@@ -53,13 +55,14 @@ void hk_map_give_up_flat(void) {
         uint8_t *from = flat + i * HK_LEAF_SLICES;
         const size_t bytes = (end - i) * HK_LEAF_SLICES;
         if (end != i && !hk_os_unmap(from, bytes) && hk_mappings_let_go())
-            hk_os_unmap(from, bytes); /* to cut it takes a mapping */
+            hk_os_unmap(from, bytes); /* to cut a mapping takes one more */
     }
 }
 
 static size_t leaf_bytes(void) { return hk_align_up(sizeof(hk_leaf_t), hk_os_page_size()); }
 
-/* In that memory, zeroed. Returns it, or what another thread has made meanwhile. */
+/* Makes a leaf in `memory`, which is zeroed. Returns it, or the leaf that another thread has added
+ * meanwhile. */
 static hk_leaf_t *leaf_add(uintptr_t a, void *memory) {
     hk_leaf_t *leaf = memory, *seen = NULL;
     hk_assert(a >> HK_ADDRESS_BITS == 0);
@@ -81,13 +84,14 @@ static hk_leaf_t *leaf_make(uintptr_t a) {
     return leaf;
 }
 
-/* The bit of the OS page of a leaf's part of the flat map that has the slice's byte. */
+/* The bit of the OS page that holds the slice's byte, among those of a leaf's part of the flat
+ * map. */
 static unsigned page_bit(size_t slice, size_t page) {
     return 1u << ((slice & (HK_LEAF_SLICES - 1)) >> __builtin_ctzll(page));
 }
 
-/* Makes the OS page of the flat map that holds slice number `slice` writable. Two threads may do so
- * at once: it is idempotent. */
+/* Makes the OS page of the flat map with the byte of slice number `slice` writable. Idempotent: two
+ * threads may do so at once. */
 static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     size_t page = hk_os_page_size();
     hk_assert(HK_LEAF_SLICES / page <= 32); /* `committed` has a bit for each */
@@ -105,15 +109,17 @@ static bool flat_commit(hk_leaf_t *leaf, size_t slice) {
     return true;
 }
 
-/* What can be written to already takes neither memory nor a mapping. */
+/* Asks for the access that a leaf has already, which needs neither memory nor a mapping: if that is
+ * refused, so is everything. */
 bool hk_map_refuses_all(void) {
     hk_leaf_t *leaf = hk_load_acquire(&made);
     hk_store_relaxed(&hk_map_refused, false);
     return leaf != NULL && !hk_os_protect(leaf, hk_os_page_size(), HK_READ_WRITE);
 }
 
-/* Whether the flat map has the slice's byte. Not where it has been given up; nor where the flat map was not there yet when
- * the leaf was prepared, which is so if a signal handler had interrupted the process's first allocation. */
+/* Whether the flat map has a byte for the slice: not after it was given up, nor if it did not exist
+ * yet when the leaf was prepared (by a signal handler that interrupted the process's first
+ * allocation). */
 static bool is_flat(const hk_leaf_t *leaf, size_t slice, size_t page) {
     return hk_map_has_flat() && (hk_load_acquire(&leaf->committed) & page_bit(slice, page)) != 0;
 }
@@ -139,7 +145,7 @@ bool hk_map_commit(const void *p, size_t bytes) {
             return false;
         if (hk_load_seq(&hk_flat.mask) != 0 && !flat_commit(leaf, a >> HK_SLICE_SHIFT) &&
             hk_map_has_flat())
-            return false; /* and it has not been given up just now */
+            return false; /* refused, and the flat map was not given up meanwhile */
         /* on to the first address of the next OS page of the flat map */
         uintptr_t step = (uintptr_t)hk_os_page_size() << HK_SLICE_SHIFT;
         a = (a & ~(step - 1)) + step;
@@ -164,14 +170,15 @@ void *hk_map_committed(void *p, size_t bytes) {
     return NULL;
 }
 
-typedef _Atomic uint64_t __attribute__((may_alias)) word_t; /* several kinds */
+typedef _Atomic uint64_t __attribute__((may_alias)) word_t; /* eight kinds */
 
-/* Of a single slice by a release: who sees that a large block starts there sees what its descriptor says. */
+/* Writes n kinds. A single one is a release store, so that a thread which sees that a large block
+ * starts there also sees what its descriptor says. */
 static HK_NOINLINE void fill(_Atomic uint8_t *at, size_t n, uint8_t kind) {
     const uint64_t word = kind * (UINT64_MAX / UINT8_MAX);
     _Atomic uint8_t *const end = at + n;
     for (; at < end && !hk_is_aligned((uintptr_t)at, sizeof word); at++)
-        hk_store_relaxed(at, kind);
+        hk_store_release(at, kind);
     for (; (size_t)(end - at) >= sizeof word; at += sizeof word)
         hk_store_relaxed((word_t *)(void *)at, word);
     for (; at < end; at++)
@@ -183,7 +190,7 @@ void hk_map_set(const void *p, size_t slices, unsigned kind) {
     hk_assert(hk_is_aligned((uintptr_t)p, HK_SLICE) && kind < HK_KIND_COUNT);
     for (size_t at = first, end = first + slices, n; at != end; at += n) {
         n = hk_min(end - at,
-                   page - (at & (page - 1))); /* of one leaf, and of one page of the flat map */
+                   page - (at & (page - 1))); /* within one leaf, and one OS page of the flat map */
         hk_leaf_t *leaf = hk_map_leaf((const void *)(at << HK_SLICE_SHIFT));
         hk_assert(leaf != NULL && leaf->first >> HK_SLICE_SHIFT == (at & ~(HK_LEAF_SLICES - 1)));
         if ((hk_load_relaxed(&leaf->written) & page_bit(at, page)) == 0)
@@ -227,7 +234,8 @@ void *hk_map_owner(const void *p) {
 
 /* ---- visiting ---- */
 
-/* Those of n slices from the i-th on. Most are foreign, so several are passed over at once. */
+/* Visits n slices from the i-th on. Most are foreign, so a whole word of these is skipped at
+ * once. */
 static void visit_slices(const hk_leaf_t *leaf, size_t i, size_t n, hk_map_visitor_t *visit,
                          void *argument) {
     const size_t per_unit = HK_UNIT / HK_SLICE, end = i + n;
@@ -246,7 +254,7 @@ static void visit_slices(const hk_leaf_t *leaf, size_t i, size_t n, hk_map_visit
     }
 }
 
-/* What was never written to is not even read, which would be a fault for each page of it. */
+/* Skips parts never written to: reading them would fault in each page. */
 void hk_map_visit(hk_map_visitor_t *visit, void *argument) {
     const size_t page = hk_os_page_size();
     for (hk_leaf_t *leaf = hk_load_acquire(&made); leaf != NULL; leaf = leaf->made_next)

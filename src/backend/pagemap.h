@@ -40,23 +40,24 @@ HK_INLINE bool hk_kind_is_class(unsigned kind) { return kind - 1 < HK_CLASS_COUN
 #define HK_LEAF_SLICES ((size_t)1 << (HK_LEAF_SHIFT - HK_SLICE_SHIFT))
 #define HK_LEAF_UNITS ((size_t)1 << (HK_LEAF_SHIFT - HK_UNIT_SHIFT))
 
-enum { HK_LEAF_HEADER_WORDS = 18 }; /* as guard/header.c holds them to */
+enum { HK_LEAF_HEADER_WORDS = 18 }; /* guard/header.c asserts that they suffice */
 typedef struct hk_leaf {
     _Atomic(void *) owner[HK_LEAF_UNITS]; /* atomic: any thread */
     _Atomic uint8_t kind[HK_LEAF_SLICES]; /* atomic: any thread */
-    atomic_uint committed;     /* atomic: bit i: the flat map's i-th OS page here is writable */
-    atomic_uint written;       /* atomic: bit i: as many kinds as that page has may be set */
+    /* atomic: bit i: the i-th OS page of this leaf's part of the flat map is writable */
+    atomic_uint committed;
+    atomic_uint written;       /* atomic: bit i: a kind may be set among the slices of that page */
     uintptr_t first;           /* const: the first address */
     struct hk_leaf *made_next; /* const once set */
-    /* atomic: any thread; guard/header.c's table for these addresses, NULL until then, and a bit for each of its pages
-     * that can be written to */
+    /* atomic: any thread; guard/header.c's table for these addresses, NULL until it exists, and a
+     * bit for each of its pages that is writable */
     _Atomic(char *) headers;
     _Atomic uint64_t headers_open[HK_LEAF_HEADER_WORDS];
 } hk_leaf_t;
 
 extern _Atomic(hk_leaf_t *) hk_map_root[HK_MAP_LEAVES];
 
-/* NULL where there is none. */
+/* NULL: no leaf covers p. */
 HK_INLINE hk_leaf_t *hk_map_leaf(const void *p) {
     const uintptr_t a = (uintptr_t)p;
     return HK_UNLIKELY(a >> HK_ADDRESS_BITS != 0)
@@ -75,35 +76,36 @@ HK_INLINE size_t hk_map_unit(const void *p) {
 /* The flat map as the hit path sees it. */
 typedef struct {
     _Atomic uint8_t *bytes; /* written once; indexed by (address >> HK_SLICE_SHIFT) & mask */
-    _Atomic uintptr_t mask; /* atomic: 0 before the map is there, and again when it was given up */
+    _Atomic uintptr_t mask; /* atomic: 0 until the map exists, and after it was given up */
 } hk_flat_t;
 
 extern hk_flat_t hk_flat;
 
-/* The addresses that the flat map takes, and those that must be left beside it where they are limited: then what cannot be
- * had may be the process's own mappings and threads' stacks, of whose refusal nobody hears here. */
+/* Bytes of addresses that the flat map takes, and that must be left beside it where addresses are
+ * limited. With less room the system might refuse the process's own mappings and thread stacks, and
+ * the allocator would not notice. */
 #define HK_MAP_BYTES ((size_t)1 << (HK_ADDRESS_BITS - HK_SLICE_SHIFT))
 #define HK_MAP_ROOM (4 * HK_MAP_BYTES)
 
 /* Whether the process has a limit on its addresses, or had one. */
 extern atomic_bool hk_map_is_limited; /* atomic: any thread */
 
-/* Tries to set up the flat map, where there is room for it. Called once, before any other thread exists or under the init
- * lock. */
+/* Sets up the flat map if there is room for it. Called once, before any other thread exists or
+ * under the init lock. */
 void hk_map_init(void);
 
-/* Whether the system has refused to let a part of the flat map be written to, and would refuse all: a sandbox, say, and not for
- * want of memory or of mappings. */
-extern atomic_bool hk_map_refused; /* atomic: any thread; it has, and nobody has asked why */
+/* Whether the system refused to make a part of the flat map writable, and refuses every such
+ * change, as a sandbox may: not for want of memory or mappings. */
+extern atomic_bool hk_map_refused; /* atomic: any thread; refused, for a cause not yet known */
 bool hk_map_refuses_all(void);
 HK_INLINE bool hk_map_is_refused(void) {
     return HK_UNLIKELY(hk_load_relaxed(&hk_map_refused)) && hk_map_refuses_all();
 }
 
-/* Gives up the flat map: its mask is 0 from then on, and its address space goes back but for the
- * parts that belong to addresses near ours, near the program break and below 4 GiB. Those stay, so
- * that a free which has read the old mask before, and goes on only now, finds what it looks up. The
- * caller has seen to it that no thread reads the old mask any more from its cache. */
+/* Gives up the flat map: its mask is 0 from then on, and its address space goes back, except the
+ * parts for addresses near ours, near the program break and below 4 GiB. These stay for a free that
+ * has read the old mask and continues only now. The caller has made sure that no thread's cache
+ * holds the old mask. */
 void hk_map_give_up_flat(void);
 
 HK_INLINE bool hk_map_has_flat(void) { return hk_load_relaxed(&hk_flat.mask) != 0; }
@@ -111,37 +113,41 @@ HK_INLINE bool hk_map_has_flat(void) { return hk_load_relaxed(&hk_flat.mask) != 
 /* Prepares the map for [p, p+bytes); afterwards the setters cannot fail. False: out of memory. */
 bool hk_map_commit(const void *p, size_t bytes);
 
-/* The same where there is no flat map: takes what it needs from *spare on, as much zeroed memory as
- * hk_map_spare_for(bytes) says, and cannot fail. What was taken is the map's for ever. */
+/* The same without a flat map; cannot fail. Takes what it needs from *spare on, which has
+ * hk_map_spare_for(bytes) bytes of zeroed memory, and advances *spare. What it takes is the map's
+ * for ever. */
 size_t hk_map_spare_for(size_t bytes);
 void hk_map_commit_from(const void *p, size_t bytes, char **spare);
 
-/* The same as hk_map_commit() for a range that has just been mapped, which goes back where that fails; NULL then, or of NULL. */
+/* hk_map_commit() for a range just mapped at p (NULL: refused). Returns p; NULL, with the range
+ * unmapped, if that fails. */
 void *hk_map_committed(void *p, size_t bytes);
 
 /* Sets the kind of `slices` slices from p on. The caller owns that range. */
 void hk_map_set(const void *p, size_t slices, unsigned kind);
 
-/* Sets that of the slice at p, one of ours, if it is `from`. False: it is not; of several callers one succeeds. */
+/* Sets the kind of the slice at p, one of ours, to `to` if it is `from`; false: it is not. Of
+ * several threads in a race one succeeds. */
 bool hk_map_change(const void *p, unsigned from, unsigned to);
 
-/* Whether a large block starts at p, in a superslab. Of this and a hk_map_change() the later one sees the other's thread's writes. */
+/* Whether a large block starts at p, in a superslab. Of this and a hk_map_change() the later one
+ * sees all that the other's thread wrote before it. */
 bool hk_map_has_large(const void *p);
 
-/* The kind at any address whatever. */
+/* The kind at any address, ours or not. */
 unsigned hk_map_kind(const void *p);
 
-/* The descriptor of the unit that holds p; NULL where none was set. Set before any kind byte in the
- * unit becomes visible. Returns the one before. */
+/* The descriptor of the unit that holds p; NULL: none is set. It is set before any kind byte in the
+ * unit becomes visible. The setter returns the previous one. */
 void *hk_map_set_owner(const void *p, void *descriptor);
 void *hk_map_owner(const void *p);
 
-/* Where there is a flat map, its bytes for these slices are those of the other map. The caller owns
- * them. */
+/* If there is a flat map, its bytes for these slices equal those of the two-level map. The caller
+ * owns the slices. */
 void hk_map_is_valid(const void *p, size_t slices);
 
-/* Calls `visit` for each run of slices that are ours, cut at the borders of units; kinds[i] is the
- * kind of the i-th. Nothing is locked: the map may be changing meanwhile. */
+/* Calls `visit` for each run of slices that are ours, cut at unit boundaries; kinds[i] is the kind
+ * of the i-th. No lock: the map may change meanwhile. */
 typedef void hk_map_visitor_t(const char *start, size_t slices, const _Atomic uint8_t *kinds,
                               void *argument);
 void hk_map_visit(hk_map_visitor_t *visit, void *argument);

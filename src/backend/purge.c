@@ -12,21 +12,23 @@
 #include "config/config.h"
 #include "stats/sections.h"
 
-/* A process of so much is small, and for less than so much more it is not worth it. */
+/* Below SMALL a process gives nothing back for its growth, nor for growth of less than
+ * INSTEAD_OF. */
 #define SMALL (4 * HK_MIB)
 #define INSTEAD_OF (256 * HK_KIB)
-/* Of a unit's end that no block reaches, less is not worth a call. */
+/* A shorter end of a unit that no block reaches is not worth a call. */
 #define LEAST_TAIL (512 * HK_KIB)
-/* Nor is it to look at less before it is cleared. */
+/* Nor is it worth a look whether less is hollow, before it is cleared. */
 #define LEAST_HOLLOW HK_UNIT
 
 hk_lock_t hk_purge_lock = HK_LOCK_INIT(HK_RANK_PURGE);
 
-/* Claimed ranges go back, but for those that the system refuses, as of locked memory; returns a bit for each that went. */
+/* Gives claimed ranges back, unless the system refuses, as for locked memory. Returns a bit for
+ * each range that went. */
 static uint32_t advise_locked(const hk_os_range_t *ranges, unsigned n, hk_advice_t how) {
     uint32_t gone = 0;
     hk_assert(hk_lock_is_mine(&hk_purge_lock));
-    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* "without any such lock" */
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* no lock that guards what is claimed */
     for (unsigned i = 0; i < n && !hk_advice_is_disabled(); i++) {
         hk_count(purge_calls, 1);
         if (hk_advise(ranges[i].start, ranges[i].bytes, how))
@@ -35,14 +37,16 @@ static uint32_t advise_locked(const hk_os_range_t *ranges, unsigned n, hk_advice
     return gone;
 }
 
-/* Before anything of it goes: by huge pages the system would bring the memory in again. */
+/* Rules out huge pages for the superslab before the first purge: with a huge page the system would
+ * bring the memory in again. */
 static void rule_out_huge_pages_locked(const hk_pool_cursor_t *cursor) {
     hk_os_range_t whole;
     if (cursor->huge_pages && hk_pool_rule_out_huge_pages(cursor->superslab, &whole))
         advise_locked(&whole, 1, HK_NO_HUGE_PAGES);
 }
 
-/* The same of a superslab. Returns a bit for each so many bytes from `base` on that have gone. */
+/* The same for ranges of a superslab. Returns a bit for each `step` bytes from `base` on that
+ * went. */
 static uint64_t give_back_locked(const hk_pool_cursor_t *cursor, const hk_os_range_t *ranges,
                                  unsigned n, hk_advice_t how, const char *base, size_t step) {
     uint64_t bits = 0;
@@ -56,11 +60,11 @@ static uint64_t give_back_locked(const hk_pool_cursor_t *cursor, const hk_os_ran
     return bits;
 }
 
-/* What a purge has to tell. */
+/* Results of a purge. */
 typedef struct {
-    bool seen;          /* there is more that will be old enough at the next look */
+    bool seen;          /* more will be old enough at the next look */
     size_t bytes;       /* given back */
-    hk_spoilt_t spoilt; /* the first that was found */
+    hk_spoilt_t spoilt; /* the first write after free that was found */
 } purged_t;
 
 static void note(purged_t *purged, hk_spoilt_t spoilt) {
@@ -68,35 +72,37 @@ static void note(purged_t *purged, hk_spoilt_t spoilt) {
         purged->spoilt = spoilt;
 }
 
-/* Where all that is free is cleared, what has been written to since would go unseen with its page. */
+/* Reports a write after free, which would disappear with the purged page. */
 static HK_COLD void tell(hk_spoilt_t spoilt) {
     const ptrdiff_t at = spoilt.bytes != HK_NO_SIZE ? spoilt.at - spoilt.block : HK_NOWHERE;
     hk_fault_say(HK_WRITE_AFTER_FREE, spoilt.block, spoilt.bytes, at, spoilt.bytes, "");
     hk_fault_end();
 }
 
-/* Free slices. Apart from what comes next, for its ranges take much of a small stack. */
+/* Purges free slices. Not inline: its list of ranges takes much of a small stack. */
 static HK_NOINLINE void purge_slices_locked(const hk_pool_cursor_t *cursor, hk_advice_t how,
                                             hk_claim_t which, purged_t *all) {
     hk_os_range_t ranges[HK_SLICES / 2];
     unsigned n;
     const uint32_t claimed = hk_pool_claim(cursor->superslab, which, ranges, &n);
     note(all, hk_pool_look(cursor->superslab, claimed));
-    /* its memory may be another one than where the cursor saw it */
+    /* the superslab may have other memory than when the cursor saw it */
     const char *base = (const char *)ranges[0].start - (uintptr_t)ranges[0].start % HK_UNIT;
     const uint64_t gone = n != 0 ? give_back_locked(cursor, ranges, n, how, base, HK_SLICE) : 0;
     all->bytes +=
         hk_pool_unclaim(cursor->superslab, claimed, (uint32_t)gone, how == HK_RESET, &all->seen);
 }
 
-/* Pages of a slab that was the superslab's, and may be another one there by now, or nobody's. */
+/* Purges pages of a slab. When the cursor saw it, it was the superslab's; by now the descriptor may
+ * be another slab's there, or unused. */
 static HK_NOINLINE void purge_slab_locked(const hk_pool_cursor_t *cursor, hk_slab_t *slab,
                                           hk_advice_t how, hk_claim_t which, purged_t *all) {
     hk_os_range_t ranges[HK_SLICES];
     const uint64_t pages = hk_heap_claim(slab, which, &all->seen);
     if (pages == 0)
         return;
-    hk_assert(hk_map_owner(slab->base) == cursor->superslab); /* which stays, as does the slab */
+    /* both stay while pages are claimed */
+    hk_assert(hk_map_owner(slab->base) == cursor->superslab);
     note(all, hk_pool_look_at_pages(slab, pages));
     const size_t page = hk_os_page_size();
     const unsigned n = hk_mask_ranges(slab->base, pages, page, ranges);
@@ -133,7 +139,7 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
     return bytes;
 }
 
-/* They are in use: a refusal says nothing of what is free. */
+/* Tails lie in blocks that are in use: a refusal says nothing about free memory. */
 static size_t purge_tails_locked(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
     hk_os_range_t ranges[HK_SLICES];
     size_t bytes = 0;
@@ -187,8 +193,9 @@ static bool may_purge_at_once(void) {
     return hk_lean_mode() == HK_DECOMMIT_DONTNEED && !hk_advice_is_disabled();
 }
 
-/* atomic: any thread; what the last look found beyond what had come less what had gone, modulo 2^64. Of cached ranges what goes is
- * counted by addresses, some of which never had memory, and elsewhere not at all: without looks that adds up. */
+/* atomic: any thread; what the last look found, less (touched - purge_bytes) as counted then,
+ * modulo 2^64. It corrects counts that drift: cached ranges are counted as purged by their
+ * addresses, some of which never had memory, and some memory goes without being counted. */
 static _Atomic uint64_t found_beyond;
 
 static uint64_t came_less_gone(void) {
@@ -204,12 +211,13 @@ size_t hk_purge_memory(void) {
 
 void hk_purge_instead(void) {
     enum { LOOKS = 8 };
-    static _Atomic size_t most = SMALL;     /* atomic: any thread; the most that it had, or that */
-    static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next look goes on */
+    /* atomic: any thread; the most memory there was, at least SMALL */
+    static _Atomic size_t most = SMALL;
+    static _Atomic(hk_superslab_t *) place; /* atomic: any thread; where the next call goes on */
     const size_t now = hk_purge_memory(), before = hk_load_relaxed(&most);
     if (now < before + INSTEAD_OF || !may_purge_at_once())
         return;
-    if (hk_lock_is_taken(&hk_purge_lock)) /* by a purge; or the caller, whose last try it is */
+    if (hk_lock_is_taken(&hk_purge_lock)) /* by a purge, or by the caller on its last try */
         return;
     hk_store_relaxed(&most, now);
     hk_pool_cursor_t cursor = {.superslab = hk_load_relaxed(&place)};

@@ -7,24 +7,26 @@
 #include "base/random.h"
 #include "stats/sections.h"
 
-/* With a lower limit from the start on, every unit counts. (One of addresses refuses the flat map.) */
+/* With a limit below this at its start, a process is bounded. (A limit on addresses that low also
+ * refuses the flat map.) */
 #define LITTLE ((size_t)2 << 30)
 
 atomic_bool hk_region_bounded;
 
 /* ---- fresh memory ---- */
 
-/* Where ranges lie by chance: in every other unit of a window, which lies by chance too, as does the next one
- * where this is full. One that is small next to the address space keeps the tables few, the page map's and the
- * processor's. 46 bits of addresses is what processes have at least; where there are fewer the system places them
- * as it likes. Lower addresses are what programs with a heap of their own (CLISP) and sanitizers want for themselves. */
+/* Scattered ranges lie in random places: in every other unit of a window, which itself lies at
+ * random, as does the next one when it is full. A window small beside the address space keeps the
+ * page map and the page tables small. Processes have at least 46 bits of addresses; where they have
+ * fewer, the system places the ranges. Lower addresses are left to programs with a heap of their
+ * own (CLISP) and to sanitizers. */
 #define WINDOW ((uint64_t)1 << 36)
 #define ADDRESSES ((uint64_t)1 << 46)
 static _Atomic uint64_t window; /* atomic: any thread; 0: nothing is scattered */
 static _Atomic uint64_t places; /* atomic: any thread */
 
 static uint64_t some_window(void) {
-    const uint64_t room = ADDRESSES / 4 - WINDOW; /* the third quarter of it */
+    const uint64_t room = ADDRESSES / 4 - WINDOW; /* the third quarter of the addresses */
     return ADDRESSES / 2 + (uint64_t)hk_region_chance((uint32_t)(room / HK_UNIT)) * HK_UNIT;
 }
 
@@ -44,7 +46,8 @@ void hk_region_save_mappings(void) {
 bool hk_region_scatters(void) { return hk_load_relaxed(&window) != 0; }
 uint32_t hk_region_chance(uint32_t end) { return hk_random_shared(&places, end); }
 
-/* A window half full passes for a full one once in 2^32 times: what the page map has of each stays for ever. */
+/* Tries 32 random places. So a half-full window passes for full once in 2^32 times; a new window is
+ * expensive, since the page map's memory for each stays for ever. */
 static char *map_in(uint64_t start) {
     enum { TRIES = 32 };
     char *p = NULL;
@@ -67,8 +70,8 @@ static char *map_somewhere(size_t bytes, size_t align) {
     return p != NULL ? p : hk_os_map(bytes, align);
 }
 
-/* The lowest address of what was mapped while mappings were short; 0: nothing was. The first lies where a window might, far
- * from where the system puts things, or these would soon be in the way. */
+/* The lowest address mapped while mappings were short; 0: none was. The first one lies where a
+ * window might, far from where the system puts mappings, which would soon be in the way. */
 static _Atomic uintptr_t sparing; /* atomic: any thread */
 
 static uintptr_t first_to_spare(void) {
@@ -77,7 +80,7 @@ static uintptr_t first_to_spare(void) {
     return (uintptr_t)some_window();
 }
 
-/* Below the one before, so that both are one mapping. */
+/* Maps right below the previous range, so that both are one kernel mapping. */
 static char *map_sparingly(size_t bytes, size_t align) {
     const uintptr_t known = hk_load_relaxed(&sparing);
     const uintptr_t above = known != 0 ? known : first_to_spare();
@@ -97,12 +100,14 @@ static char *map_and_commit(size_t bytes, size_t align) {
     return hk_map_committed(start, bytes);
 }
 
-/* Whether something has been given back, for so many bytes. */
+/* Empties the cache for a request of `bytes`, unless that could not be met even then. True:
+ * something was given back. */
 static bool make_room(size_t bytes, size_t counted) {
     return hk_region_cached() != 0 && !hk_limit_excludes(bytes, counted) && hk_region_trim() != 0;
 }
 
-/* What is wanting may be mappings; or else the cache is given up before the request is. */
+/* If the system refuses, it may be for want of mappings, so the spare ones go; then the cache goes.
+ * The range is tried again after each. */
 static char *map_or_make_room(size_t bytes, size_t align, size_t counted) {
     char *start = map_and_commit(bytes, align);
     if (start == NULL && hk_mappings_let_go()) {
@@ -113,7 +118,8 @@ static char *map_or_make_room(size_t bytes, size_t align, size_t counted) {
     return start == NULL && make_room(bytes, counted) ? map_and_commit(bytes, align) : start;
 }
 
-/* So many bytes of pages are about to be moved here. */
+/* Maps a fresh range. `moving` bytes of pages will be moved into it: they count once towards the
+ * limit. */
 static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, hk_range_t *range) {
     if (!hk_held_take(bytes, moving) &&
         (!make_room(hk_minus(bytes, moving), 0) || !hk_held_take(bytes, moving)))
@@ -124,11 +130,11 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
         return false;
     }
     hk_count(region_maps, 1);
-    /* ranges of one advice are one mapping */
+    /* ranges with the same advice can be one mapping: while mappings are short, no huge pages */
     const size_t huge = hk_mappings_are_short() ? 0 : dense;
     if (huge != 0)
         hk_advise(start, huge, HK_HUGE_PAGES);
-    if (huge != bytes) /* where the system gives them to everybody they have to be refused */
+    if (huge != bytes) /* where the system gives huge pages unasked, they have to be refused */
         hk_advise(start + huge, bytes - huge, HK_NO_HUGE_PAGES);
     *range = (hk_range_t){start, bytes, huge != 0 && huge != bytes};
     hk_assert(hk_is_aligned((uintptr_t)start, align));
@@ -136,10 +142,10 @@ static bool map_fresh(size_t bytes, size_t align, size_t dense, size_t moving, h
     return true;
 }
 
-/* Moves a free range to `to`: at once or, where it is several kernel mappings, unit by unit. (Older
- * kernels refuse several at once, having unmapped the target.) Returns the bytes moved. If they are
- * not all, the rest is in the cache again, and the next step's place may be a hole, which another
- * thread's mapping may be in by now. */
+/* Moves a free range to `to`: at once or, if it may be several kernel mappings, unit by unit.
+ * (Older kernels refuse several at once, after they have unmapped the target.) Returns the bytes
+ * moved. If that is not all, the rest is in the cache again, and the place of the failed step may
+ * be a hole, or hold another thread's mapping by now. */
 static size_t move_free(hk_range_t from, char *to) {
     hk_walk(hk_range_is_valid(from));
     hk_assert(hk_is_aligned((uintptr_t)to, HK_UNIT));
@@ -148,7 +154,7 @@ static size_t move_free(hk_range_t from, char *to) {
     for (size_t at = 0; at < from.bytes; at += step) {
         bool moved = hk_os_move(from.start + at, step, to + at, step);
         if (!moved) {
-            hk_held_drop(step); /* the hole */
+            hk_held_drop(step); /* the place of this step */
             hk_held_add(from.bytes - at);
             hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
             hk_region_keep((hk_range_t){from.start + at, from.bytes - at, from.mixed});
@@ -167,8 +173,8 @@ static size_t bytes_of(const hk_range_t *ranges, unsigned n) {
     return bytes;
 }
 
-/* Moves the n gathered ranges to range->start + at, one behind the other; they are used up in any case.
- * Returns where they end; 0: there is a hole now, and all but that went back. */
+/* Moves the n gathered ranges to range->start + at, one behind the other; they are used up in any
+ * case. Returns the offset where they end; 0: there is a hole, and all but the hole went back. */
 static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, unsigned n) {
     const size_t block = at;
     range->mixed |= n != 0;
@@ -177,7 +183,8 @@ static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, uns
         at += moved;
         if (moved == gathered[i].bytes)
             continue;
-        /* what lies before and behind the hole goes back, of which a part may want huge pages; so do the ranges not come to */
+        /* the parts before and behind the hole go to the cache, as mixed, since their advice may
+         * differ; so do the ranges not reached */
         size_t hole = gathered[i].mixed ? HK_UNIT : gathered[i].bytes;
         size_t behind = at + hole;
         hk_held_add(block + bytes_of(gathered + i + 1, n - i - 1));
@@ -192,8 +199,9 @@ static size_t fill(hk_range_t *range, size_t at, const hk_range_t *gathered, uns
     return at;
 }
 
-/* A fresh mapping with what the cache has of `wanted` bytes at `at`, behind what will be moved there; *used receives how much
- * that is. Apart, for the list of ranges takes much of a small stack: who finds the cache empty does without. */
+/* Maps a fresh range and moves up to `wanted` bytes of cached pages to offset `at`, behind pages
+ * that will be moved there later; *used: how many. Not inline: the list of ranges takes much of a
+ * small stack, which callers with an empty cache do without. */
 static HK_NOINLINE bool map_filled(size_t bytes, size_t align, size_t dense, size_t at,
                                    size_t wanted, hk_range_t *range, size_t *used) {
     hk_range_t gathered[HK_REGION_GATHERED];
@@ -208,7 +216,7 @@ static HK_NOINLINE bool map_filled(size_t bytes, size_t align, size_t dense, siz
 
 static bool take(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
                  size_t *used) {
-    const bool exact = bytes % HK_UNIT != 0; /* which the cache has none of */
+    const bool exact = bytes % HK_UNIT != 0; /* the cache has no exact ranges */
     hk_assert(bytes != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
     bool taken = !exact && front == bytes && hk_region_fit(bytes, align, range);
@@ -237,7 +245,8 @@ bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front
     return HK_TIMED_VALUE(region_take, take(bytes, align, dense, front, range, used));
 }
 
-/* Read at the start, for later a sandbox may kill for asking, and when the process has set it itself. */
+/* Read at the start, since a sandbox may kill the process for asking later, and whenever the
+ * process itself sets it. */
 static _Atomic size_t data_limit = SIZE_MAX; /* atomic: any thread */
 
 void hk_region_read_data_limit(void) { hk_store_relaxed(&data_limit, (size_t)hk_os_data_limit()); }
@@ -249,15 +258,17 @@ void hk_region_init(void) {
         hk_store_relaxed(&hk_region_bounded, true);
 }
 
-/* Far from its limit a process need not save: what it has got by then is a small part of the whole. (There are no addresses
- * for any times of what is more than most machines have.) */
+/* Plenty: 8 times what is handed out. A process to which that is granted is far from its limits and
+ * need not save. At most 2^44, which is more than most machines have, since no address space has 8
+ * times that; but at least `wanted`. */
 static size_t plenty_for(size_t wanted) {
     enum { TIMES = 8, MOST_LOG2 = 44 };
     const size_t plenty = TIMES * hk_max(hk_region_live(), HK_REGION_FIRST_LOOK);
     return hk_align_up(hk_max(hk_min(plenty, (size_t)1 << MOST_LOG2), wanted), HK_UNIT);
 }
 
-/* A refusal for want of mappings says nothing of these. */
+/* Whether the system grants that much. A refusal may be for want of mappings: it is asked again
+ * without the spare ones. */
 static bool granted(bool (*grants)(size_t), size_t bytes) {
     if (!hk_mappings_may_be_taken() || grants(bytes))
         return true;
@@ -291,7 +302,8 @@ void hk_region_return(hk_range_t range) {
     hk_region_unmap(range);
 }
 
-/* Kind bytes of what goes are cleared first, page-map entries of what comes can be set then. */
+/* Clears the kinds of slices that go before they are unmapped; commits the page map for slices that
+ * come. */
 static bool resize_exact(hk_range_t *range, size_t new_bytes) {
     hk_assert(new_bytes != 0 && hk_is_aligned(new_bytes, hk_os_page_size()));
     size_t before = range->bytes, kept = hk_slices_of(hk_min(before, new_bytes));
@@ -316,7 +328,7 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
         return resize_exact(range, new_bytes);
     hk_assert(new_bytes > range->bytes);
     size_t more = new_bytes - range->bytes;
-    if (more % HK_UNIT != 0) /* the cache has whole units */
+    if (more % HK_UNIT != 0) /* the cache has only whole units */
         return false;
     const bool found = hk_region_cut_at(hk_range_end(range), more);
     if (found) {
@@ -327,10 +339,12 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     return found;
 }
 
-/* Moves pages to fresh memory of ours, of which so many bytes go with them. A system that refuses has unmapped all of
- * that before, or nothing of it, by its version and its reason, and what has been unmapped may be somebody else's by
- * then: so a word is written there that tells, where it may be for want of memory; elsewhere that is rare, and the word
- * might cost a huge page. *hole: what there is no more, or is left alone because nobody knows. */
+/* Moves pages to the start of a fresh range of new_bytes. A kernel that refuses has already
+ * unmapped the whole target or none of it, by its version and the reason, and another thread may
+ * have mapped memory there since. So where refusals for want of memory are likely, a mark is
+ * written to the target first, and looked for after a refusal; elsewhere they are rare, and the
+ * mark might cost a huge page. *hole: bytes of the target that are gone, or leaked because that is
+ * not known. */
 static bool move_marked(char *from, size_t bytes, char *to, size_t new_bytes, size_t *hole) {
     uint32_t *word = (uint32_t *)(void *)to;
     const uint32_t mark = (uint32_t)((uintptr_t)from / HK_UNIT) | 1u << 31;
@@ -343,7 +357,7 @@ static bool move_marked(char *from, size_t bytes, char *to, size_t new_bytes, si
     return moved;
 }
 
-/* What is left of a place is for the cache, unless it begins within a unit. */
+/* Puts the rest of a target into the cache or, if it starts within a unit, unmaps it. */
 static void leave(hk_range_t rest) {
     if (hk_is_aligned((uintptr_t)rest.start, HK_UNIT)) {
         if (rest.bytes != 0)
@@ -354,8 +368,9 @@ static void leave(hk_range_t rest) {
         hk_held_drop(rest.bytes);
 }
 
-/* Moves the pages of a block, which are several mappings, unit by unit, and no more of the last one than is the block's.
- * Where the system stops half-way all of it is copied to a third place, which is there before the first step. */
+/* Moves a block that is several mappings unit by unit, and of its last unit only what is the
+ * block's. If the system refuses half-way, the block is copied to a third range, which was mapped
+ * before the first step. */
 static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
     hk_range_t third;
     size_t at = 0;
@@ -384,7 +399,8 @@ static bool move_units(hk_range_t *from, hk_range_t *to, size_t *hole) {
     return at != 0;
 }
 
-/* With pages from the cache at its end the new place is several mappings. */
+/* Moves a block's pages to the start of `to`. If `to` has cached pages at its end it is several
+ * mappings. */
 static bool move_block(hk_range_t *from, hk_range_t *to) {
     size_t hole;
     const size_t with = to->mixed ? from->bytes : to->bytes;
@@ -396,12 +412,13 @@ static bool move_block(hk_range_t *from, hk_range_t *to) {
     const hk_range_t rest = {to->start + hole, to->bytes - hole, true};
     if (to->mixed)
         leave(rest);
-    else if (rest.bytes != 0) /* untouched, and addresses may be what is wanting */
+    else if (rest.bytes != 0) /* it is untouched, and addresses may be short */
         hk_region_unmap(rest);
     return false;
 }
 
-/* To a place that is only reserved as yet: pages that nobody can write to are nothing to a limit on those. */
+/* Moves to a range that is only reserved: inaccessible pages do not count towards a limit on data
+ * or commitments. */
 static bool move_to_fence(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
     if (!hk_held_take(new_bytes, range->bytes))
         return false;
@@ -425,12 +442,13 @@ static void unmap_between(char *start, const char *end) {
         hk_os_unmap(start, (size_t)(end - start));
 }
 
-/* The system chooses the place, which therefore need not be there beside the old one. There is no way back if it is one
- * between two units, or if the page map has no memory for it: the place has room for both. (From 6.7 on the system aligns
- * whole units, where it knows of huge pages.) */
+/* Lets the system choose the place, so that old and new range never exist together. There is no way
+ * back if that place does not start at a unit, or if the page map has no memory for it: so the new
+ * range has room for both. (From 6.7 on the kernel aligns whole units, if it supports huge
+ * pages.) */
 static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
     const size_t spare_bytes = hk_map_spare_for(new_bytes);
-    const size_t odd = HK_HOSTILE ? hk_os_page_size() : 0; /* and the system does not align it */
+    const size_t odd = HK_HOSTILE ? hk_os_page_size() : 0; /* as if the system did not align it */
     const size_t room = hk_align_up(new_bytes + HK_UNIT + spare_bytes, HK_UNIT) + odd;
     if (!hk_held_take(room - range->bytes, 0))
         return false;
@@ -453,7 +471,7 @@ static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t 
     return true;
 }
 
-/* Where old and new place together are too much. */
+/* Moves where the limits do not allow both ranges at once. */
 static bool move_with_little(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
     if (range->mixed)
         return false;
@@ -461,12 +479,12 @@ static bool move_with_little(const hk_range_t *range, size_t new_bytes, hk_range
                              : move_anywhere(range, new_bytes, to);
 }
 
-/* What the block grows by comes from the cache first. */
+/* The block grows by cached pages first. */
 bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_walk(hk_range_is_valid(*range));
     hk_assert(new_bytes >= wanted && hk_is_aligned(new_bytes, hk_os_page_size()));
     hk_assert(wanted > range->bytes);
-    /* else a free in another thread would still find the block while its pages move */
+    /* a free in another thread would find the block while its pages move */
     hk_assert(hk_map_kind(range->start) == HK_KIND_FOREIGN);
     const size_t more = wanted - range->bytes;
     const bool units = !hk_range_is_exact(range) && wanted % HK_UNIT == 0;

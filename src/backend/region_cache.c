@@ -1,4 +1,4 @@
-/* The cache of freed ranges, and how ranges leave it for the system. */
+/* The cache of freed ranges, and how they go back to the system. */
 
 #include "backend/advise.h"
 #include "backend/breath.h"
@@ -28,7 +28,7 @@ bool hk_region_moves(void) { return hk_load_relaxed(&hk_region_no_moves) == 0; }
 size_t hk_region_live(void) { return hk_load_relaxed(&live); }
 size_t hk_region_cached(void) { return hk_load_relaxed(&cached); }
 
-/* The equation of the cache. */
+/* Checks the cache's equation and order. */
 HK_WALKER static void cache_is_valid_locked(void) {
     size_t sum = 0;
     hk_assert(hk_lock_is_mine(&lock) && free_count <= FREE_SLOTS);
@@ -36,7 +36,7 @@ HK_WALKER static void cache_is_valid_locked(void) {
         const hk_range_t *r = &free_ranges[i];
         hk_walk(hk_range_is_valid(*r));
         hk_assert(!hk_range_is_exact(r));
-        /* sorted and apart; where one ended at the next one's start they would have been joined */
+        /* sorted and apart: adjacent ranges would have been joined */
         hk_assert(i == 0 || hk_range_end(r - 1) < r->start);
         sum += r->bytes;
     }
@@ -53,14 +53,14 @@ static void delete_locked(unsigned i) {
     memmove(&free_ranges[i], &free_ranges[i + 1], (free_count - i) * sizeof free_ranges[0]);
 }
 
-/* False where there is no slot left. */
+/* False: there is no slot left. */
 static bool insert_locked(hk_range_t range) {
     hk_walk(hk_range_is_valid(range));
     hk_assert(hk_lock_is_mine(&lock) && !hk_range_is_exact(&range));
     unsigned i = 0;
     while (i < free_count && free_ranges[i].start < range.start)
         i++;
-    /* what overlaps a free range has been given back twice, or was never handed out */
+    /* an overlap: the range was given back twice, or never handed out */
     hk_assert(i == free_count || hk_range_end(&range) <= free_ranges[i].start);
     hk_assert(i == 0 || hk_range_end(&free_ranges[i - 1]) <= range.start);
     if (i < free_count && hk_range_end(&range) == free_ranges[i].start) {
@@ -80,13 +80,15 @@ static bool insert_locked(hk_range_t range) {
     free_ranges[i] = range;
     free_count++;
     hk_add_relaxed(&cached, range.bytes);
-    /* fresh memory may come here at once, where pages could not be moved into it */
+    /* a fresh range into which no pages could be moved comes here without having been handed out:
+     * the peak may grow */
     hk_mapped_more();
     hk_walk(cache_is_valid_locked());
     return true;
 }
 
-/* Takes [start, start+bytes) out of free range i. What is left on both sides needs a slot more. */
+/* Takes [start, start+bytes) out of free range i. If something is left on both sides that needs one
+ * more slot. */
 static void cut_locked(unsigned i, char *start, size_t bytes) {
     hk_range_t r = free_ranges[i];
     hk_assert(i < free_count && bytes != 0 && bytes % HK_UNIT == 0);
@@ -144,7 +146,7 @@ unsigned hk_region_gather(size_t bytes, hk_range_t *out) {
                 largest = i;
         hk_range_t *r = &free_ranges[largest];
         out[n] = (hk_range_t){r->start, hk_min(bytes, r->bytes), r->mixed};
-        cut_locked(largest, out[n].start, out[n].bytes); /* the rest has the slot just freed */
+        cut_locked(largest, out[n].start, out[n].bytes); /* the rest gets the slot just freed */
         bytes -= out[n++].bytes;
     }
     hk_walk(cache_is_valid_locked());
@@ -152,10 +154,11 @@ unsigned hk_region_gather(size_t bytes, hk_range_t *out) {
     return n;
 }
 
-/* False: refused, because the mapping would have to be cut and the process has no more to spare. */
+/* False: refused, since the mapping would have to be cut and the process has no mapping to
+ * spare. */
 static bool unmap(hk_range_t range) {
     hk_walk(hk_range_is_valid(range));
-    hk_assert(hk_lock_may_take(HK_RANK_REGION)); /* the system is not called with the lock held */
+    hk_assert(hk_lock_may_take(HK_RANK_REGION)); /* no system call with the lock held */
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FOREIGN);
     if (!hk_os_unmap(range.start, range.bytes))
         return false;
@@ -178,21 +181,21 @@ void hk_region_change_live(size_t less, size_t more) {
     hk_unlock(&lock);
 }
 
-/* Takes up to `most` bytes, in whole units, off the end of what is free below `limit`; none are 0
- * bytes. */
+/* Takes `most` bytes, rounded up to units, or less off the end of the last free range below
+ * `limit`; bytes == 0: there is none. */
 static hk_range_t cut_end_locked(size_t most, const char *limit) {
     unsigned i = free_count;
     while (i > 0 && free_ranges[i - 1].start >= limit)
         i--;
     if (i == 0)
         return (hk_range_t){0};
-    hk_assert(most != 0); /* nothing is no range */
+    hk_assert(most != 0); /* a range is not empty */
     hk_range_t last = free_ranges[i - 1];
     const char *end = hk_range_end(&last) < limit ? hk_range_end(&last) : limit;
     size_t bytes = hk_align_up(hk_min((size_t)(end - last.start), most), HK_UNIT);
     char *start = last.start + (end - last.start) - bytes;
     if (end != hk_range_end(&last) && free_count == FREE_SLOTS)
-        return (hk_range_t){0}; /* what lies behind would have no slot */
+        return (hk_range_t){0}; /* the part behind `limit` would have no slot */
     cut_locked(i - 1, start, bytes);
     return (hk_range_t){start, bytes, last.mixed};
 }
@@ -207,21 +210,23 @@ bool hk_region_is_mostly_free(void) {
     return hk_region_cached() > hk_max(bound(), hk_region_live());
 }
 
-/* By how much less the process has in use than it once had; but for a sixteenth, which is what blocks do not reach of their units, or have
- * to grow into: the next ones do. */
+/* How much less is handed out than at the peak, minus a sixteenth: about that much of their units
+ * blocks do not reach or keep for growth, now as then. */
 static size_t less_than_once_locked(void) { return (most_live - hk_region_live()) / 16 * 15; }
 
-/* Whether somebody gives back what is free, so that nothing stays for ever that is kept now. */
+/* Whether free memory is looked at and given back later, so that nothing kept now stays for
+ * ever. */
 static bool is_looked_at(void) { return hk_lean_mode() != HK_DECOMMIT_OFF; }
 
-/* More may stay only where the process has once had as much in use. Where addresses are bounded others want them. */
+/* Whether the cache may exceed its bound by the breath: only if the process once had more than that
+ * in use, and what is free is given back later. */
 static bool may_breathe_locked(void) {
     return hk_option(region_cache_mb) != 0 && is_looked_at() && !hk_region_is_bounded() &&
            hk_limit() == 0 && less_than_once_locked() > bound();
 }
 
-/* Takes the end of a free range out of the cache, as far as the cache is over its bound: so many bytes at most. *given: with a
- * longer breath it would stay. */
+/* Takes up to `bytes` bytes that exceed the bound out of the cache. *given: they would stay if the
+ * breath were longer. */
 static hk_range_t shed_locked(size_t bytes, bool *given) {
     const size_t now = hk_region_cached();
     if (now <= bound() || !hk_mappings_may(&hk_region_no_cuts))
@@ -235,7 +240,7 @@ static hk_range_t shed_locked(size_t bytes, bool *given) {
 }
 
 bool hk_region_unmap(hk_range_t range) {
-    /* where it is addresses that are bounded, mappings are not what is wanting */
+    /* where addresses are bounded, mappings are not what is short */
     if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
         return true;
     hk_store_relaxed(&hk_region_no_cuts, (unsigned)HK_PATIENCE);
@@ -245,7 +250,7 @@ bool hk_region_unmap(hk_range_t range) {
     if (kept)
         hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FREE);
     hk_unlock(&lock);
-    if (kept || unmap(range)) /* which may be a mapping of its own, and give one back */
+    if (kept || unmap(range)) /* it may be a whole mapping: that takes none */
         return !kept;
     hk_held_drop(range.bytes);
     return false;
@@ -254,11 +259,11 @@ bool hk_region_unmap(hk_range_t range) {
 void hk_region_keep(hk_range_t range) {
     hk_walk(hk_range_is_valid(range));
     hk_walk(hk_map_is_valid(range.start, hk_slices_of(range.bytes)));
-    /* before it can be taken again; a second free of the block is then known for one */
+    /* set before the range can be taken again, so that a second free of the block is recognised */
     hk_map_set(range.start, hk_slices_of(range.bytes), HK_KIND_FREE);
     hk_lock(&lock);
     bool kept = !hk_range_is_exact(&range) && insert_locked(range);
-    /* no more than twice as much at once where the looks will have the rest */
+    /* at most twice as much as came, if later looks give back the rest */
     size_t left = is_looked_at() ? 2 * range.bytes : SIZE_MAX;
     bool given = false;
     hk_range_t shed = kept ? shed_locked(left, &given) : range;

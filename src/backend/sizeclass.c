@@ -47,9 +47,9 @@ _Atomic uint8_t hk_class_hidden[HK_MID_MAX / 8 + 1];
 
 /* ---- learning ---- */
 
-/* So many of a class's latest slabs are looked at; a size that gets a class of its own is that of so
- * many of them at least, and saves at least so small a share of what the class's slabs hold, and so
- * many bytes. */
+/* SAMPLES of a class's latest slabs are looked at. A size gets a class of its own if it was
+ * requested for at least LEAST_SERVED of them, and saves at least 1 / LEAST_SHARE of the bytes of
+ * the class's slabs, and LEAST_SAVED bytes. */
 enum {
     SAMPLES = HK_HOSTILE ? 2 : 16,
     LEAST_SHARE = HK_HOSTILE ? 256 : 24,
@@ -61,8 +61,8 @@ enum {
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CLASSES);
 static atomic_uint learned; /* written under the lock; how many spare classes have a size */
 
-/* lock: classes. The sizes that the latest slabs of each class were asked for with, in sixteens of
- * bytes; those from `count` on have not been there yet. */
+/* lock: classes. The request sizes of each class's latest slabs, in units of 16 bytes, as a ring;
+ * `count`: how many were noted since the class was last split or forgotten. */
 static struct {
     uint16_t size[SAMPLES];
     uint8_t count, next;
@@ -101,14 +101,14 @@ void hk_classes_hide(bool hidden) {
     hk_unlock(&lock);
 }
 
-/* Leads the sizes from above `before` up to `size` to class `cls`. */
+/* Leads the sizes above `before` up to `size` to class `cls`. */
 static void lead_locked(size_t before, size_t size, unsigned cls) {
     hk_assert(hk_lock_is_mine(&lock) && before < size && hk_classes[cls].size >= size);
     for (size_t i = before / 8 + 1; i <= size / 8; i++)
         hk_store_release(&table_locked()[i], (uint8_t)cls);
 }
 
-/* The largest size that the table does not lead to class `cls` any more, or never has. */
+/* The largest size, up to the class's own, that the table leads to another class. */
 static size_t before_locked(unsigned cls) {
     size_t size = hk_classes[cls].size;
     while (size > 8 && hk_load_relaxed(&table_locked()[size / 8]) == cls)
@@ -116,7 +116,7 @@ static size_t before_locked(unsigned cls) {
     return size;
 }
 
-/* A slab is as long as leaves little of it behind the last block. */
+/* Gives a class its size, and slabs of a length that leaves little behind the last block. */
 static void set_locked(hk_class_t *c, uint32_t size) {
     enum { MOST_SLICES = 4, LITTLE = 32 };
     unsigned best = 1;
@@ -129,7 +129,7 @@ static void set_locked(hk_class_t *c, uint32_t size) {
     *c = (hk_class_t)ROW(size, best);
 }
 
-/* A learned class of that size, or the next spare one; HK_CLASS_COUNT: there is none left. */
+/* The learned class of that size, or the next spare one; HK_CLASS_COUNT: none is left. */
 static unsigned class_for(uint32_t size) {
     const unsigned end = hk_class_end();
     unsigned cls = HK_CLASS_FIXED;
@@ -138,8 +138,9 @@ static unsigned class_for(uint32_t size) {
     return cls;
 }
 
-/* The size that most of the slabs noted for class `cls` were asked for with; 0: there is none. Of small classes, each of which
- * has two sizes, all of them: by chance one of two is soon that of most. */
+/* The size requested for most of the slabs noted for class `cls`; 0: there is none. In small
+ * classes, which serve two sizes each, it must be that of all: one of two soon has most by
+ * chance. */
 static uint32_t dominant_locked(unsigned cls) {
     const unsigned least = hk_classes[cls].size <= 2 * HK_LEARNED_FROM ? SAMPLES : LEAST_SERVED;
     for (unsigned i = 0; i <= SAMPLES - least; i++) {
@@ -152,7 +153,7 @@ static uint32_t dominant_locked(unsigned cls) {
     return 0;
 }
 
-/* That size of class `cls` gets a class of its own, and what that serves. */
+/* Gives that size of class `cls`, and the smaller ones that `cls` serves, a class of their own. */
 static HK_COLD void split_locked(unsigned cls, uint32_t size) {
     const size_t before = before_locked(cls);
     const unsigned own = class_for(size);
@@ -179,7 +180,7 @@ void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {
     if (n <= HK_LEARNED_FROM || hk_option(learn) == 0 || hk_class_of(n) != cls)
         return;
     if (!hk_lock_try(&lock))
-        return; /* somebody's slab is noted: it is a sample */
+        return; /* another thread notes a slab: sampling is enough */
     samples[cls].size[samples[cls].next] = (uint16_t)((n + SIXTEENS - 1) / SIXTEENS);
     samples[cls].next = (uint8_t)((samples[cls].next + 1) % SAMPLES);
     if (samples[cls].count < SAMPLES)
@@ -189,7 +190,7 @@ void hk_class_note(unsigned cls, size_t n, size_t slab_bytes) {
     hk_unlock(&lock);
 }
 
-/* To the next larger class that the table leads to. */
+/* Leads the class's sizes to the next larger class in the table. */
 void hk_class_forget(unsigned cls) {
     hk_assert(cls >= HK_CLASS_FIXED && cls < hk_class_end());
     hk_lock(&lock);

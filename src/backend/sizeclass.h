@@ -5,10 +5,11 @@
  * in which users tune and read reports; it covers one or more classes.
  *
  * A few more are *learned* while the program runs: in most programs one or two sizes hold most of
- * the bytes, and few of them are a fixed class's. A new slab comes with the size that asked for it;
- * where the latest of a class say that a smaller one would save enough, a spare class gets that
- * size, for good, and the table of sizes leads to it. Blocks there are stay in the class they have;
- * so an entry may change at any moment, and whoever read the old one is served as well. */
+ * the bytes, and few of them are a fixed class's. Each new slab is noted with the size of the
+ * request that needed it. If the latest ones of a class show that a smaller size would save enough,
+ * a spare class gets that size, for good, and the size table leads to it. Existing blocks keep
+ * their class. So an entry may change at any moment, and a thread that read the old one is served
+ * as well. */
 #pragma once
 
 #include "base/base.h"
@@ -38,9 +39,10 @@
     HK_DOUBLED(X, 34, 8192, 2)                                                                     \
     HK_DOUBLED(X, 38, 16384, 4)
 
-/* The most blocks of a class that a thread's magazine may hold: 2000, at most 256 KiB of them, but never fewer than 8; of
- * a thread that so far only takes blocks, or only frees them, 128, at most 64 KiB, but never fewer than 4. And how many
- * one refill brings at most. All magazines of a thread together are bounded by its budget (front/thread.h). */
+/* The most blocks of a class in a thread's magazine: 2000, at most 256 KiB, but never fewer than 8;
+ * while the thread only takes such blocks, or only frees them, 128, at most 64 KiB, but never fewer
+ * than 4. And the most that one refill brings. All magazines of a thread together are bounded by
+ * its budget (front/thread.h). */
 #define HK_CLAMP(x, lo, hi) ((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define HK_MAGAZINE(size) (HK_HOSTILE ? 2 : HK_CLAMP(262144 / (size), 8, 2000))
 #define HK_MAGAZINE_NARROW(size) (HK_HOSTILE ? 1 : HK_CLAMP(65536 / (size), 4, 128))
@@ -55,8 +57,8 @@ enum {
     HK_SLAB_MAX_BLOCKS = 4096, /* 64 bitmap words: one summary word covers them */
 };
 
-/* The slots that all of a thread's magazines take at their largest, slot 0 of each included, and one more
- * while it moves. */
+/* The slots that all of a thread's magazines take at their largest, slot 0 of each included, and
+ * one largest magazine more, since one is there twice while it moves. */
 #define HK_SLOTS(cls, size, before, slices) +1 + HK_MAGAZINE(size)
 enum {
     HK_SLOT_COUNT = HK_CLASSES(HK_SLOTS) +
@@ -64,7 +66,7 @@ enum {
                     HK_MAGAZINE(8)
 };
 
-/* What is fixed for a class; of a spare one nothing until it has a size, which it then keeps.
+/* The properties of a class; a spare class has none until it gets a size, which it then keeps.
  * Invariant: blocks * size <= slices * HK_SLICE, blocks <= HK_SLAB_MAX_BLOCKS. */
 typedef struct {
     uint64_t reciprocal; /* ceil(2^40 / size), see hk_class_index() */
@@ -72,9 +74,10 @@ typedef struct {
     uint16_t blocks;     /* per slab */
     uint16_t magazine;   /* the most blocks a thread's magazine of this class may hold */
     uint16_t narrow;     /* the same while the thread only takes blocks, or only frees them */
-    uint16_t refill;     /* the most that a refill brings, or that one gets at once */
-    uint8_t slices;      /* per slab */
-    uint8_t band;        /* C0 ... C7; 8 above 1024 bytes */
+    /* the most blocks that a refill brings, and that a magazine is sized for at once */
+    uint16_t refill;
+    uint8_t slices; /* per slab */
+    uint8_t band;   /* C0 ... C7; 8 above 1024 bytes */
 } hk_class_t;
 
 extern hk_class_t hk_classes[HK_CLASS_COUNT];
@@ -83,8 +86,8 @@ extern hk_class_t hk_classes[HK_CLASS_COUNT];
  * to class 1 as well. */
 extern _Atomic uint8_t hk_class_of_size[HK_MID_MAX / 8 + 1] __asm__("hak_inline_class_of_size_2");
 
-/* Where the table is hidden it leads to class 0, so that each allocation misses, and this one
- * leads on. Any thread, entered; twice the same is nothing new. */
+/* While the table is hidden it leads to class 0, so that each allocation misses, and
+ * hk_class_hidden has the entries. Any thread that has entered. Idempotent. */
 void hk_classes_hide(bool hidden);
 extern _Atomic uint8_t hk_class_hidden[HK_MID_MAX / 8 + 1];
 HK_INLINE unsigned hk_class_of_hidden(size_t n) {
@@ -110,24 +113,26 @@ HK_INLINE unsigned hk_fixed_class_of(size_t n) {
 
 /* ---- learning ---- */
 
-/* Notes that a new slab of class `cls` is made because somebody asked for n bytes, and how many
- * bytes all slabs of the class have now. Every so often that makes a new class. Any thread. */
+/* Notes that a new slab of class `cls` was needed for a request of n bytes, and how many bytes the
+ * class's slabs have. May make a new class. Any thread. */
 void hk_class_note(unsigned cls, size_t n, size_t slab_bytes);
 
-/* The last slab of a learned class is gone: its sizes are served by the class before again, until
- * it is learned once more. Any thread. */
+/* The last slab of a learned class is gone: its sizes lead to the next larger class again, until it
+ * is learned once more. Any thread. */
 void hk_class_forget(unsigned cls);
 
-/* From now on only learning can write to the tables, as only hak_ctl() to the options (hk_config_settle() is before). */
+/* Makes the tables read-only, except while this box changes them. Called after hk_config_settle(),
+ * which does the same for the options. */
 void hk_classes_settle(void);
 
 /* One more than the highest class that has a size. Rows below it can be read. */
 unsigned hk_class_end(void);
 
-/* The size to ask for so that n bytes come aligned to `align`, a power of two: the fixed class of a
- * multiple of the alignment is itself one, because the fixed classes of a doubling are multiples of
- * a quarter of its start; and slabs start at a slice, so each of their blocks is then aligned. The
- * size of a fixed class always leads to it. SIZE_MAX where that overflows. */
+/* The size to ask for so that n bytes come aligned to `align`, a power of two; SIZE_MAX: overflow.
+ * For alignments above 16 it is, up to HK_MID_MAX, the size of a fixed class, which it always leads
+ * to, and a multiple of the alignment: the fixed classes of a doubling are multiples of a quarter
+ * of its start, so the class of a multiple of the alignment is one too. Slabs start at a slice, so
+ * all of the class's blocks are aligned. */
 HK_INLINE size_t hk_size_for_alignment(size_t n, size_t align) {
     size_t up = hk_align_up(hk_max(n, 1), align);
     if (align > 16 && up - 1 < HK_MID_MAX)

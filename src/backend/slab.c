@@ -24,8 +24,7 @@ HK_INLINE uint64_t pages_of_blocks(const hk_class_t *c, unsigned lo, unsigned hi
     return hk_bits(first, last - first + 1);
 }
 
-/* The blocks that pages first .. last overlap; false if none does (the rest of a slab that holds no
- * whole block). */
+/* The blocks that pages first .. last overlap; false if none does (pages behind the last block). */
 HK_INLINE bool blocks_of_pages(const hk_class_t *c, unsigned first, unsigned last, unsigned *lo,
                                unsigned *hi) {
     const unsigned shift = page_shift();
@@ -34,7 +33,7 @@ HK_INLINE bool blocks_of_pages(const hk_class_t *c, unsigned first, unsigned las
     return *lo < c->blocks;
 }
 
-/* Takes the first run of pages out of *pages. */
+/* Removes the first run of 1s from *pages. */
 HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
     hk_assert(*pages != 0);
     *first = (unsigned)__builtin_ctzll(*pages);
@@ -44,14 +43,14 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
     *pages &= ~hk_bits(*first, *n);
 }
 
-/* All pages that count: not those behind the last block. */
+/* All pages with a block on them, not those behind the last block. */
 HK_INLINE uint64_t used_pages(const hk_class_t *c) { return pages_of_blocks(c, 0, c->blocks - 1u); }
 
 void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, uint32_t purged,
                          const uint16_t *gone) {
     const unsigned per_slice = (unsigned)(HK_SLICE >> page_shift());
     const uint64_t used = used_pages(class_of(slab));
-    hk_assert((clean & lazy) == 0); /* what has no memory is not to be taken */
+    hk_assert((clean & lazy) == 0); /* pages without memory are not lazy as well */
     uint64_t clean_pages = 0, lazy_pages = 0, purged_pages = 0;
     for (unsigned i = 0; i < slab->slices; i++) {
         uint64_t pages = hk_bits(i * per_slice, per_slice) & used;
@@ -68,7 +67,7 @@ void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, uint32_
 
 /* ---- taking blocks ---- */
 
-/* The blocks of word w that overlap a clean page. */
+/* The blocks of bitmap word w that overlap a clean page. */
 static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
     const hk_class_t *c = class_of(slab);
     const uint64_t clean = hk_load_relaxed(&slab->clean);
@@ -87,7 +86,7 @@ static uint64_t on_clean_pages(const hk_slab_t *slab, unsigned w) {
     return mask;
 }
 
-/* The words with blocks that overlap the pages. */
+/* The bitmap words with blocks that overlap the pages. */
 static uint64_t words_of_pages(const hk_class_t *c, uint64_t pages) {
     uint64_t words = 0;
     for (unsigned page, n, lo, hi; pages != 0;) {
@@ -104,7 +103,7 @@ HK_INLINE void set_word(hk_slab_t *slab, unsigned w, uint64_t bits) {
         slab->summary &= ~((uint64_t)1 << w);
 }
 
-/* Writes the addresses of `run` blocks from `first` on, the last one first. */
+/* Writes the addresses of `run` adjacent blocks from `first` on, the highest one first. */
 static HK_NOINLINE void write_downwards(void **out, char *first, unsigned run, size_t size) {
     const uint64_t last = (uintptr_t)first + (run - 1) * size;
     hk_two_t next = {last, last - size};
@@ -116,8 +115,8 @@ static HK_NOINLINE void write_downwards(void **out, char *first, unsigned run, s
     }
 }
 
-/* Takes up to n of the blocks in `from`, a part of word w; returns how many, and the pages they lie
- * on. */
+/* Takes up to n of the blocks in `from`, a subset of word w; returns how many, and adds the pages
+ * they lie on to *pages. */
 static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end, unsigned n,
                           uint64_t *pages) {
     const hk_class_t *c = class_of(slab);
@@ -138,7 +137,8 @@ static unsigned take_bits(hk_slab_t *slab, unsigned w, uint64_t from, void **end
     return taken;
 }
 
-/* Dirty pages first: using memory that is there costs nothing and leaves the rest to the system. */
+/* Blocks on dirty pages first: their memory is there already, and the system can keep that of clean
+ * pages. */
 static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
     const uint64_t clean = hk_load_relaxed(&slab->clean);
     const uint64_t dirty = words_of_pages(class_of(slab), used_pages(class_of(slab)) & ~clean);
@@ -156,7 +156,7 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
             n -= taken;
         }
     }
-    if ((pages & clean) != 0) { /* else the counters' line stays where it is */
+    if ((pages & clean) != 0) { /* avoids the write to the counters' cache line */
         hk_count(touched, (uint64_t)hk_ones(pages & clean) << page_shift());
         if ((pages & slab->purged) != 0)
             hk_add_relaxed(&hk_pool_retaken, (uint64_t)hk_ones(pages & slab->purged)
@@ -169,11 +169,12 @@ static HK_NOINLINE void take_marked(hk_slab_t *slab, void **end, unsigned n) {
     note_marks(slab);
 }
 
-/* Where all blocks of a word are free from the first free one on, they are written in one sweep. */
+/* If all blocks of a word from its first free one on are free, their addresses are written in one
+ * sweep. */
 static void take_unmarked(hk_slab_t *slab, void **end, unsigned n) {
     const size_t size = class_of(slab)->size;
     while (n != 0) {
-        hk_assert(slab->summary != 0); /* `free` has promised n */
+        hk_assert(slab->summary != 0); /* because free >= n */
         unsigned w = (unsigned)__builtin_ctzll(slab->summary);
         uint64_t bits = slab->bits[w];
         char *first = slab->base + w * 64 * size;
@@ -236,21 +237,21 @@ static unsigned put_blocks(hk_slab_t *slab, unsigned lo, unsigned hi, bool free)
     return changed;
 }
 
-/* The same for all blocks that overlap the pages. A block may overlap several runs, with clean
- * pages between. */
+/* The same for all blocks that overlap the pages. A block may overlap two runs of pages, with clean
+ * pages between; it is counted once. */
 static unsigned put_pages(hk_slab_t *slab, uint64_t pages, bool free) {
     unsigned changed = 0, first, n, lo, hi;
     while (pages != 0) {
         next_run(&pages, &first, &n);
         bool any = blocks_of_pages(class_of(slab), first, first + n - 1, &lo, &hi);
-        hk_assert(any); /* pages behind the last block are neither claimed nor put back */
+        hk_assert(any); /* pages behind the last block are never claimed */
         changed += put_blocks(slab, lo, hi, free);
     }
     return changed;
 }
 
-/* No block on the pages is in the bitmap, so that nobody can get one; and none of the pages is
- * marked, which would say that they have been purged already. */
+/* No block on the pages has its free bit set, so no thread can get one; and no page is marked clean
+ * or seen. */
 HK_WALKER static void is_claimed(const hk_slab_t *slab, uint64_t pages) {
     unsigned lo, hi;
     hk_assert((pages & ~used_pages(class_of(slab))) == 0);
@@ -308,7 +309,7 @@ size_t hk_slab_clean_bytes(const hk_slab_t *slab) {
     return (size_t)hk_ones(hk_load_relaxed(&slab->clean)) << page_shift();
 }
 
-/* All blocks of a page are free with the share's power of how many there are. */
+/* If a block is free with probability p, all k blocks on a page are free with probability p^k. */
 size_t hk_slab_likely_bytes(const hk_slab_t *slab, size_t dirty) {
     enum { ONE = 1 << 15 };
     const hk_class_t *c = class_of(slab);
@@ -327,7 +328,7 @@ size_t hk_slab_dirty_bytes(const hk_slab_t *slab) {
     size_t free = (size_t)hk_load_relaxed(&slab->free) * c->size, end = (size_t)c->blocks * c->size;
     if (free == 0)
         return 0;
-    /* the last page counts whole, as it does in `clean` */
+    /* the last page counts as whole, as it does in `clean` */
     free += hk_align_up(end, hk_os_page_size()) - end;
     return free - hk_min(free, hk_slab_clean_bytes(slab));
 }

@@ -1,6 +1,6 @@
 #include "backend/heap.h"
 
-enum { SLICES = HK_SLICES - 1 }; /* the bits for how many but one */
+enum { SLICES = HK_SLICES - 1 }; /* mask of the bits that hold slices less one */
 _Static_assert(_Alignof(hk_slab_t) > SLICES, "a descriptor's address has room for them");
 
 static unsigned slices_of(uintptr_t entry) {
@@ -16,11 +16,12 @@ static hk_slab_t *run_of(uintptr_t entry) {
     return run;
 }
 
-/* Slices that may lie here when a run comes: as many as each thread has of large blocks, on average, so that where few of
- * many threads use some none keeps any. Where nobody else comes to the pool, this run alone, if it is as long as the block
- * that was wanted last: others fit better into what is free there. What a thread frees that has taken none meanwhile is mostly for another one,
- * which would wait for each line of it that this one's processor still has in its cache; so where threads are few it lies
- * here until that has lost it. */
+/* How many slices may lie here together with a new run. With one thread: this run alone, if it is
+ * as long as the latest request; the pool finds better fits for others. With more: as many as each
+ * thread has in large blocks on average, so that no thread keeps any where few of many use such
+ * blocks. A thread that frees runs and takes none mostly frees for another thread, which would wait
+ * for each cache line that this processor still holds: so, while threads are few, runs lie here
+ * until it has evicted them. */
 static unsigned room_with(const hk_stash_t *stash, unsigned slices) {
     enum { MOST = 16, LONGEST = 8, FEW_THREADS = 6, COOLING = 32, ALL_COOLING = 3 * COOLING };
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
@@ -40,7 +41,7 @@ static uintptr_t remove_from(hk_stash_t *stash, unsigned place) {
     return hk_load_relaxed(at) != 0 ? hk_exchange_seq(at, (uintptr_t)0) : 0;
 }
 
-/* The latest first: its memory is the likeliest to be in the processor's caches. */
+/* Takes the latest first: its memory is most likely in the processor's caches. */
 hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
     stash->wanted = (uint8_t)slices;
     stash->unasked = 0;
@@ -54,7 +55,7 @@ hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
             continue;
         const uintptr_t entry = remove_from(stash, place);
         if (entry == 0)
-            continue; /* somebody clears it */
+            continue; /* another thread has just cleared it */
         if (i == 1)
             stash->next = (uint8_t)place;
         stash->held = (uint8_t)(stash->held - slices);
@@ -63,7 +64,8 @@ hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices) {
     return NULL;
 }
 
-/* The oldest go until no more than so many slices are left, and one place is free. Returns the bytes of those that go. */
+/* Gives the oldest runs to the pool until at most `left` slices remain and the next place is free.
+ * Returns the bytes given. */
 static HK_NOINLINE size_t make_room(hk_stash_t *stash, unsigned left) {
     size_t bytes = 0;
     unsigned held = 0;

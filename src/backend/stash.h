@@ -1,35 +1,45 @@
-/* A heap's stash: the large runs that its thread freed last, at hand for its next blocks of as many slices without a
- * look at the pool and its lock, which all threads share.
+/* A heap's stash: the large runs that its thread freed last. They serve its next blocks of as many
+ * slices without the pool's lock, which all threads share.
  *
- * A run that lies here is free to whoever frees it again (its kind says so), and carved to the pool: nothing purges it,
- * nothing is cut from it. So it is a loan that ends soon: where the heap grows, and at the second look for what
- * may go back (policy/look.h), one without use of the stash in between. */
+ * A run on a stash has kind FREE, so a second free of it is caught. To the pool it is still carved:
+ * nothing purges it, and nothing is cut from it. So it is a loan that ends soon: when the heap
+ * grows, and at the second look for memory to give back (policy/look.h) without use of the stash in
+ * between. */
 #pragma once
 
 #include "backend/superslab.h"
 
 enum { HK_STASH_RUNS = 32 };
 
-/* Zero: empty. Its heap's thread puts and takes; anybody clears. */
+/* Zero: empty. The heap's thread, the owner, puts and takes; any thread clears. */
 typedef struct {
-    /* atomic: a run's descriptor, and in its lowest bits how many slices but one it has; 0: none */
+    /* atomic: a run's descriptor, and in the lowest bits its number of slices less one; 0: none */
     _Alignas(HK_CACHE_LINE) _Atomic uintptr_t runs[HK_STASH_RUNS];
-    atomic_bool used; /* atomic: since it was last looked at */
-    uint8_t next;     /* the thread's: where the next one goes, if that place is empty */
-    uint8_t wanted;   /* the thread's: slices that were asked for last */
-    uint8_t unasked;  /* the thread's: runs that came since, up to as many as there are places */
-    uint8_t held; /* the thread's: slices here, and those that others have taken away meanwhile */
+    atomic_bool used; /* atomic: the stash was used since the last look */
+    uint8_t next;     /* owner: where the next run goes; made free if it is taken */
+    uint8_t wanted;   /* owner: slices of the latest request */
+    uint8_t unasked;  /* owner: runs put here since that request, at most HK_STASH_RUNS */
+    /* owner: upper bound on the slices here; runs that other threads cleared still count */
+    uint8_t held;
 } hk_stash_t;
 
-/* A run of so many slices, which nobody else has; NULL: there is none. */
+/* Takes a run of `slices` slices off the stash; NULL: there is none. */
 hk_slab_t *hk_stash_take(hk_stash_t *stash, unsigned slices);
 
-/* Puts a run there whose kind is free already; those that have to go for it, or itself, are the pool's. Returns the bytes
- * to tell of: of these and, where the stash has not been used since it was looked at, its own. */
+/* Puts a run whose kind is FREE already on the stash. Runs evicted for it, or the run itself if it
+ * does not fit, go to the pool. Returns the bytes to report as free: those of runs that went to the
+ * pool and, at the first use since the last look, the run's own. */
 size_t hk_stash_put(hk_stash_t *stash, hk_slab_t *run);
 
-/* Gives all that is there to the pool. Any thread. */
+/* Gives all runs to the pool. Any thread. */
 void hk_stash_clear(hk_stash_t *stash);
 
-/* The same, unless it has been used since this was called last. */
+/* The same for the owner, which knows when there are none. */
+HK_INLINE void hk_stash_clear_own(hk_stash_t *stash) {
+    if (stash->held != 0)
+        hk_stash_clear(stash);
+    stash->held = 0;
+}
+
+/* Gives all runs to the pool, unless the stash was used since the last call. Any thread. */
 void hk_stash_look(hk_stash_t *stash);

@@ -1,4 +1,4 @@
-/* The pool: which slices are free, and the runs of them that become slabs and large blocks. */
+/* The pool: which slices are free, and how runs of them become slabs and large blocks. */
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
 #include "base/counters.h"
@@ -6,12 +6,12 @@
 
 hk_lock_t hk_pool_lock = HK_LOCK_INIT(HK_RANK_POOL);
 static hk_lock_t adding = HK_LOCK_INIT(HK_RANK_ADDING);
-/* Superslabs with free slices are kept in lists by the length of their longest free run, so that
- * the first list that is long enough serves a request without a search. */
+/* Superslabs with free slices are in lists by the length of their longest free run: the first list
+ * that is long enough and not empty serves a request without a search. */
 static hk_superslab_t *lists[HK_SLICES + 1]; /* lock: pool; [n]: the longest free run is n slices */
 static uint64_t not_empty;                   /* lock: pool; bit n: lists[n] is not empty */
 _Atomic uint64_t hk_pool_retaken;            /* atomic: any thread */
-/* Slices of each class's slabs; written under the lock, read by any thread. */
+/* slices of each class's slabs, [0]: of large runs; written under the lock, read by any thread */
 static _Atomic size_t in_slabs[HK_CLASS_COUNT];
 
 /* Bit i of the result: slices i .. i+n-1 are all free. */
@@ -23,7 +23,8 @@ static uint32_t run_starts(uint32_t free, unsigned n) {
     return free;
 }
 
-/* Where runs of 1, 2, 4, 8 and 16 slices start; then the most of these lengths that lie one behind the other. */
+/* Finds where runs of 1, 2, 4, 8 and 16 free slices start, then joins the largest of these that lie
+ * one behind the other. */
 static unsigned longest_run(uint32_t free) {
     if (free == UINT32_MAX)
         return HK_SLICES;
@@ -39,9 +40,9 @@ static unsigned longest_run(uint32_t free) {
     return n;
 }
 
-/* ---- what must be true ---- */
+/* ---- invariants ---- */
 
-/* The slab or large run whose first slice is `first`: its descriptor, and the slices it takes. */
+/* Checks the slab or large run that starts at slice `first`; returns the slices it takes. */
 static uint32_t run_is_valid_locked(const hk_superslab_t *ss, unsigned first) {
     const hk_slab_t *slab = &ss->slabs[first];
     hk_assert(slab->first == first && slab->base == ss->base + first * HK_SLICE);
@@ -53,7 +54,7 @@ static uint32_t run_is_valid_locked(const hk_superslab_t *ss, unsigned first) {
     return hk_slice_mask(first, slab->slices);
 }
 
-/* It is on the list of its longest run, and its neighbours there know it. */
+/* It is on the list for its longest run, and its neighbours there link back to it. */
 static void is_listed_locked(const hk_superslab_t *ss) {
     hk_assert(ss->list == longest_run(ss->free));
     if (ss->list == 0)
@@ -62,7 +63,7 @@ static void is_listed_locked(const hk_superslab_t *ss) {
     hk_assert(ss->next == NULL || (ss->next->link == &ss->next && ss->next->list == ss->list));
 }
 
-/* The totals, and every superslab's place. */
+/* Checks the totals, and that each superslab is on the right list. */
 static void pool_is_valid_locked(void) {
     size_t bytes = 0, listed = 0;
     for (hk_superslab_t *ss = NULL; (ss = hk_superslab_next_locked(ss)) != NULL;) {
@@ -79,7 +80,7 @@ static void pool_is_valid_locked(void) {
     hk_assert(listed == 0);
 }
 
-/* Of a superslab that has just changed; all of the pool only now and then. */
+/* Checks a superslab that has just changed, and the whole pool at every 32nd call. */
 HK_WALKER static void is_valid_locked(const hk_superslab_t *ss) {
     enum { NOW_AND_THEN = 32 };
     static unsigned calls; /* lock: pool */
@@ -105,8 +106,8 @@ HK_WALKER static void is_valid_locked(const hk_superslab_t *ss) {
         pool_is_valid_locked();
 }
 
-/* None of the slab's blocks is given out: nobody can have freed one. (Where somebody has, and the
- * program did not free it twice, a collection has lost it.) */
+/* No block of the slab is handed out, so none can have been freed remotely. (A bit here that is no
+ * double free means that a collection lost it.) */
 HK_WALKER static void no_remote_frees(const hk_slab_t *slab) {
     const hk_class_t *c = &hk_classes[slab->cls];
     for (unsigned w = 0; w < hk_class_words(c); w++)
@@ -151,7 +152,8 @@ HK_COLD void hk_superslab_forget_gone_locked(hk_superslab_t *ss, uint32_t slices
     ss->holey &= ~slices;
 }
 
-/* Slices with such pages are in use now. A large run brings them in; a slab, as its blocks are handed out. */
+/* Called when slices with pages without memory are taken. A large run counts as bringing them in at
+ * once; a slab's marks know them, and its blocks bring them in as they are handed out. */
 static HK_COLD void use_holey_locked(hk_superslab_t *ss, uint32_t slices, bool large) {
     if (large) {
         const size_t bytes = hk_superslab_gone(ss, slices);
@@ -161,7 +163,7 @@ static HK_COLD void use_holey_locked(hk_superslab_t *ss, uint32_t slices, bool l
     hk_superslab_forget_gone_locked(ss, slices);
 }
 
-/* The slices from `first` on are free no more, but the run's that begins at `head`. */
+/* Takes `slices` free slices from `first` on for the run that begins at slice `head`. */
 static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsigned slices) {
     const uint32_t mask = hk_slice_mask(first, slices);
     hk_assert((ss->free & mask) == mask);
@@ -185,8 +187,8 @@ static void use_locked(hk_superslab_t *ss, unsigned head, unsigned first, unsign
     hk_pool_relist_locked(ss);
 }
 
-/* Pages of slices that are free now which have no memory: else they would be given back again, and nobody would see that they are
- * brought in again. */
+/* Notes pages of freed slices that have no memory. Otherwise they would be purged again, and their
+ * next use would not count as memory brought in. */
 static HK_COLD void note_gone_locked(hk_superslab_t *ss, unsigned first, unsigned slices,
                                      uint64_t pages) {
     const unsigned per_slice = (unsigned)(HK_SLICE / hk_os_page_size());
@@ -203,15 +205,16 @@ static HK_COLD void note_gone_locked(hk_superslab_t *ss, unsigned first, unsigne
     }
 }
 
-/* The same of a large run's tail. */
+/* The same for a large run's tail. */
 static HK_COLD void note_tail_locked(const hk_slab_t *run) {
     const size_t page = hk_os_page_size(), bytes = hk_tail_bytes(hk_load_relaxed(&run->free));
     const uint64_t pages = hk_bits((unsigned)((HK_SLICE - bytes) / page), (unsigned)(bytes / page));
     note_gone_locked(hk_superslab_of(run), run->first + run->slices - 1u, 1, pages);
 }
 
-/* Puts slices of a class back, some of whose pages may be gone. If the superslab is now wholly free and another one is too, its
- * memory is returned for release: one is kept so that a slab that comes and goes does not take the superslab with it. */
+/* Puts the slices of a run of class `cls` back; `gone`: its pages without memory. If the superslab
+ * is now wholly free and another one is too, its memory is detached and returned: one is kept so
+ * that a slab that comes and goes does not take the superslab with it. */
 static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices, unsigned cls,
                                   uint64_t gone, bool wiped) {
     const uint32_t mask = hk_slice_mask(first, slices);
@@ -238,7 +241,7 @@ static uint32_t aligned(unsigned align) {
     return HK_LIKELY(align == 1) ? UINT32_MAX : UINT32_MAX / ((1u << align) - 1);
 }
 
-/* Slices that were used before come first: their pages are there. */
+/* Slices that have memory come first. */
 HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsigned cls,
                                       unsigned align) {
     uint32_t starts = run_starts(hk_superslab_dirty(ss), slices) & aligned(align);
@@ -249,7 +252,8 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     const uint32_t mask = hk_slice_mask(first, slices);
     const hk_class_t *c = &hk_classes[cls];
     hk_slab_t *slab = &ss->slabs[first];
-    hk_assert(hk_load_relaxed(&slab->owner) == NULL); /* who had the slices has let go of them */
+    /* the run that was here before has been given back */
+    hk_assert(hk_load_relaxed(&slab->owner) == NULL);
     slab->zeroed = ((ss->fresh | (cls != 0 ? ss->wiped : 0)) & mask) == mask;
     slab->base = ss->base + first * HK_SLICE;
     slab->first = (uint8_t)first;
@@ -263,8 +267,9 @@ HK_INLINE hk_slab_t *take_from_locked(hk_superslab_t *ss, unsigned slices, unsig
     return slab;
 }
 
-/* From the superslab whose longest run is the shortest that is long enough; for a slab, or a single slice, rather from one that
- * has memory for it, of those that are first on their lists. Longer runs would cut up more for that than it saves. */
+/* From the superslab whose longest run is the shortest that is long enough. A slab, or a single
+ * slice, prefers a superslab that has memory for it, of the first on each list; for longer runs
+ * that would cause more fragmentation than it saves. */
 static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigned align) {
     const bool warm = cls != 0 || (slices == 1 && align == 1);
     hk_superslab_t *best = NULL;
@@ -281,7 +286,7 @@ static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigne
     return best != NULL ? take_from_locked(best, slices, cls, align) : NULL;
 }
 
-/* Puts the slices of a slab or a large run back; returns their bytes. */
+/* Puts the slices of a slab or large run back; returns their bytes. */
 static size_t give(hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned cls = slab->cls, slices = slab->slices;
@@ -305,17 +310,20 @@ static size_t give(hk_slab_t *slab) {
 /* NULL: out of memory. */
 static HK_NOINLINE uint64_t *wide_bits_of(const hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
-    hk_wide_bits_t *wide = hk_load_acquire(&ss->wide), *seen = NULL;
+    hk_wide_bits_t *wide = hk_load_acquire(&ss->wide), *none = NULL;
     if (wide == NULL) {
         wide = hk_meta_alloc(sizeof *wide);
-        if (wide != NULL && !hk_cas_seq(&ss->wide, &seen, wide))
-            wide = seen; /* the other's; ours stays unused, once in a superslab's life */
+        if (wide == NULL || !hk_cas_seq(&ss->wide, &none, wide))
+            /* another thread's, if it was faster; this copy is leaked, at most one for each thread
+             * in the race */
+            wide = hk_load_acquire(&ss->wide);
     }
     return wide != NULL ? wide->bits[slab->first] : NULL;
 }
 
-/* Makes the slices just taken into an ownerless slab; NULL: there is no memory for its bits, or its shadow. `pending` and `remote` are
- * left alone: a remote freer of the slab that was here before may still be between its two steps. */
+/* Makes the slices just taken a slab without an owner, or a large run; NULL: no memory for its
+ * bitmaps or its shadow. `pending` and the remote bits stay as they are: a thread that freed a
+ * block of the slab that was here before may still be about to announce it. */
 static hk_slab_t *carve(hk_slab_t *slab) {
     slab->listed = false;
     hk_assert(hk_map_owner(slab->base) != NULL && hk_map_kind(slab->base) == HK_KIND_FREE);
@@ -327,7 +335,7 @@ static hk_slab_t *carve(hk_slab_t *slab) {
     const bool is_wide = hk_class_words(&hk_classes[slab->cls]) > HK_FEW_WORDS;
     slab->bits = is_wide ? wide_bits_of(slab) : slab->few_bits;
     if (HK_UNLIKELY(slab->bits == NULL) || HK_UNLIKELY(!hk_superslab_guard(slab))) {
-        slab->zeroed = false; /* nobody has seen to it */
+        slab->zeroed = false; /* its memory has not been cleared */
         give(slab);
         return NULL;
     }
@@ -358,13 +366,15 @@ hk_slab_t *hk_pool_take_mapped(unsigned slices, unsigned cls, unsigned align) {
     return slab == NULL ? NULL : carve(slab);
 }
 
-/* For another thread to have added one. Not for ever: that may wait until the page is filled (userfaultfd), by the thread that waits here. */
+/* Waits for the thread that is adding a superslab, for a bounded time: that one may be waiting for
+ * a page to be filled (userfaultfd) by the thread that waits here. */
 static HK_COLD HK_NOINLINE bool wait_to_add(void) {
     enum { MOST_TRIES = 2000 };
     return hk_lock_patiently(&adding, MOST_TRIES);
 }
 
-/* One thread after the other: a huge page takes long to bring in, and all who find nothing meanwhile would bring in one each. */
+/* Adds a superslab, one thread at a time: a huge page takes long to bring in, and each thread that
+ * finds no slices meanwhile would bring in one more. True: there is a new one, try again. */
 static bool take_or_add(unsigned slices, unsigned cls, unsigned align, hk_slab_t **slab) {
     const bool alone = hk_lock_try(&adding) || wait_to_add();
     *slab = take(slices, cls, align);
@@ -377,11 +387,11 @@ static bool take_or_add(unsigned slices, unsigned cls, unsigned align, hk_slab_t
 hk_slab_t *hk_pool_take(unsigned slices, unsigned cls, unsigned align) {
     hk_slab_t *slab = take(slices, cls, align);
     while (slab == NULL && take_or_add(slices, cls, align, &slab))
-        continue; /* another thread may empty the new superslab before this one comes: then once more */
+        continue; /* other threads may have used up the new superslab */
     return slab == NULL ? NULL : carve(slab);
 }
 
-/* ---- giving, and what is known of slabs ---- */
+/* ---- giving, and look-ups ---- */
 
 size_t hk_pool_give(hk_slab_t *slab) {
     hk_assert(hk_load_relaxed(&slab->owner) == NULL);
@@ -392,7 +402,7 @@ size_t hk_pool_give(hk_slab_t *slab) {
     return give(slab);
 }
 
-/* Its memory is brought in as it is used. */
+/* The block may use its tail again, which brings its memory in. False: a purge holds it. */
 static bool drop_tail(hk_slab_t *run) {
     uint16_t tail = hk_load_relaxed(&run->free);
     do {

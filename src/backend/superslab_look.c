@@ -1,4 +1,4 @@
-/* Looks at superslabs: visits and figures, and what is claimed of them for a purge. */
+/* Looks at superslabs: visits, figures, and claims for a purge. */
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
 #include "base/report.h"
@@ -53,7 +53,8 @@ static void add_tail(const hk_slab_t *run, hk_pool_free_t *sum) {
         sum->clean += hk_tail_bytes(tail);
     else if (sum->marks || (tail & HK_TAIL_SEEN) != 0)
         sum->tails += hk_tail_bytes(tail);
-    if (sum->marks && hk_tail_bytes(tail) != 0) /* or it has just changed, and is new */
+    /* if that fails the tail has just changed: it is new */
+    if (sum->marks && hk_tail_bytes(tail) != 0)
         hk_cas_seq(&((hk_slab_t *)(uintptr_t)run)->free, &tail, (uint16_t)(tail | HK_TAIL_SEEN));
 }
 
@@ -115,14 +116,15 @@ size_t hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bo
     hk_lock(&hk_pool_lock);
     const size_t bytes = (size_t)hk_ones(purged) * HK_SLICE - hk_superslab_gone(ss, purged);
     hk_superslab_forget_gone_locked(ss, purged);
-    hk_assert((ss->claimed & claimed) == claimed); /* which keeps its memory where it is */
+    hk_assert((ss->claimed & claimed) == claimed); /* a claim keeps the superslab attached */
     *(lazily ? &ss->lazy : &ss->fresh) |= purged;
     ss->purged |= purged;
     ss->free |= claimed;
     ss->claimed &= ~claimed;
     hk_pool_relist_locked(ss);
     *seen |= ss->seen != 0;
-    /* a whole one is on the list of those; what has holes, or is a part, is on none, and its last slab may be gone since */
+    /* a whole one stays on the list of free ones; one with holes or fewer slices does not, and its
+     * last slab may have been given back during the claim */
     const bool ends = ss->base != NULL && ss->free == ss->whole && ss->whole != UINT32_MAX;
     const hk_range_t range = ends ? hk_superslab_detach_locked(ss) : (hk_range_t){0};
     hk_unlock(&hk_pool_lock);
@@ -135,7 +137,7 @@ size_t hk_pool_unclaim(hk_superslab_t *ss, uint32_t claimed, uint32_t purged, bo
 
 typedef struct {
     bool aged;
-    size_t bytes; /* of all there are */
+    size_t bytes; /* of all tails that may be purged */
     hk_os_range_t *ranges;
     unsigned *count;
     uint32_t claimed;
@@ -149,7 +151,8 @@ static bool may_purge(const hk_slab_t *run, bool aged, uint16_t *tail) {
            (!aged || (*tail & HK_TAIL_SEEN) != 0);
 }
 
-/* False as well where it is held no more: then it was another block's, of a stash. */
+/* Sets HELD. False: the tail has changed, or its block is being freed or has been; a run on a stash
+ * may have become another block's, which has set its tail anew. */
 static bool hold(hk_slab_t *run, uint16_t tail) {
     uint16_t held = (uint16_t)(tail | HK_TAIL_HELD);
     if (!hk_cas_seq(&run->free, &tail, held))
@@ -177,7 +180,7 @@ static void claim_tail(const hk_slab_t *slab, void *argument) {
         (hk_os_range_t){end - hk_tail_bytes(tail), hk_tail_bytes(tail)};
 }
 
-/* For less than an eighth of it no huge page is broken. */
+/* A huge page is split only for an eighth of it or more. */
 uint32_t hk_pool_claim_tails(hk_superslab_t *ss, bool aged, hk_os_range_t *ranges,
                              unsigned *count) {
     tails_t tails = {.aged = aged, .ranges = ranges, .count = count};
@@ -194,15 +197,15 @@ void hk_pool_unclaim_tails(hk_superslab_t *ss, uint32_t claimed, uint32_t purged
     for (; claimed != 0; claimed &= claimed - 1, purged >>= 1) {
         hk_slab_t *run = &ss->slabs[__builtin_ctz(claimed)];
         const size_t bytes = hk_tail_bytes(hk_load_relaxed(&run->free));
-        /* what is refused is not tried again with each look */
+        /* CLEAN also after a refusal: so it is not tried again at each look */
         const unsigned gone = (purged & 1) != 0 && !lazily ? HK_TAIL_GONE : 0;
         hk_store_release(&run->free, (uint16_t)(bytes | HK_TAIL_CLEAN | gone));
     }
 }
 
-/* ---- what should be zero ---- */
+/* ---- writes after free ---- */
 
-/* Nobody has anything on the page. Returns the first byte that is not 0; NULL: there is none. */
+/* Returns the first byte of a free page that is not 0, and clears the page; NULL: all are 0. */
 static char *look_at_page(char *page) {
     const size_t bytes = hk_os_page_size(), at = hk_not_zero(page, bytes);
     if (HK_LIKELY(at == SIZE_MAX))
@@ -211,7 +214,8 @@ static char *look_at_page(char *page) {
     return page + at;
 }
 
-/* What slabs have left there. Pages that are gone would only be brought in. */
+/* Looks only at slices that slabs left wiped, and skips pages without memory: a read would bring
+ * them in. */
 hk_spoilt_t hk_pool_look(hk_superslab_t *ss, uint32_t claimed) {
     const unsigned pages = (unsigned)(HK_SLICE / hk_os_page_size());
     uint16_t gone[HK_SLICES];

@@ -1,5 +1,5 @@
-/* Memory for superslabs: their descriptors, whether huge pages will pay, what guards the heap, and the way to
- * the region cache and back. */
+/* Memory for superslabs: their descriptors, whether huge pages will pay, shadows and holes for the
+ * guard, and the way to the region cache and back. */
 #include "backend/advise.h"
 #include "backend/hugepages.h"
 #include "backend/slab.h"
@@ -8,12 +8,14 @@
 #include "config/config.h"
 
 static hk_stock_t stock = HK_STOCK(hk_superslab_t, kept);
-static hk_superslab_t *newest; /* lock: pool; that got its memory last, if it has not gone back */
-/* written under the pool's lock; any thread reads; bytes, and the most that there were */
+/* lock: pool; the superslab that got memory last, which it may have lost since. A look for the
+ * newest ones starts here and goes on to older descriptors. */
+static hk_superslab_t *newest;
+/* written under the pool's lock, read by any thread; bytes, and the most there have been */
 static _Atomic size_t mapped, mapped_most;
-static atomic_bool shadows; /* set under the pool's lock; whether a slab gets one */
-static atomic_bool wipes;   /* atomic: any thread; set once; whether what is free reads as zero */
-static _Atomic uint16_t early; /* atomic: any thread; what blocks of a new slab are at first */
+static atomic_bool shadows;    /* set under the pool's lock; whether slabs get shadows */
+static atomic_bool wipes;      /* atomic: any thread; set once; whether free memory reads as zero */
+static _Atomic uint16_t early; /* atomic: any thread; the bits of a new slab's blocks */
 
 size_t hk_pool_mapped(void) { return hk_load_relaxed(&mapped); }
 size_t hk_pool_mapped_most(void) { return hk_load_relaxed(&mapped_most); }
@@ -42,25 +44,27 @@ void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved)) {
 
 /* ---- shadows ---- */
 
-/* All lie close together, each as long as its blocks take: far apart, those of a superslab would want a dozen pages for what fills
- * a few, and each operation on a block that is not in the processor's caches would wait for one more page table. */
-/* Behind the last block's there is one more (hk_shadow_in), and a link: apart from what a free that comes too late may write. */
+/* Shadows lie close together, each only as long as its slab's blocks need. Far apart, a superslab's
+ * would take a dozen pages instead of a few, and an operation on a block that is in no cache would
+ * miss in the TLB once more. */
+/* A shadow has one entry more than its slab has blocks (hk_shadow_in), and at its end a link, which
+ * a late free cannot overwrite. */
 #define SHADOW_LINES(blocks)                                                                       \
     ((((blocks) + 1) * sizeof(uint16_t) + sizeof(void *) + HK_CACHE_LINE - 1) / HK_CACHE_LINE)
 
-/* Apart from the library's variables, whose pages others have as well. lock: pool */
+/* lock: pool. Apart from the library's variables, which share pages with other data. */
 static struct {
     char *next;
-    size_t left; /* bytes, from there on */
-    /* of so many lines each: no slab has them, and all of them is 0 but the link */
+    size_t left; /* bytes from `next` on */
+    /* by length in lines: shadows without a slab, all 0 except the link */
     _Atomic uint16_t *unused[SHADOW_LINES(HK_SLAB_MAX_BLOCKS) + 1];
-} * room; /* const once set; NULL where nobody guards the heap */
+} * room; /* const once set; NULL if the heap is not guarded */
 
 static _Atomic uint16_t **link_of(hk_shadow_t shadow) {
     return (_Atomic uint16_t **)(uintptr_t)((char *)shadow.at + shadow.lines * HK_CACHE_LINE) - 1;
 }
 
-/* What is left of the last piece is not worth keeping track of. */
+/* The rest of the last piece is not worth keeping track of. */
 static _Atomic uint16_t *fresh_shadow_locked(size_t bytes) {
     enum { PIECE = 64 * HK_KIB };
     if (bytes > room->left) {
@@ -88,7 +92,8 @@ static bool take_shadow_locked(hk_shadow_t *shadow, unsigned lines) {
     return true;
 }
 
-/* But for those of slabs from before the guard, blocks that are given back leave nothing behind, nor does a link. */
+/* Blocks that are back in their slab leave no bits behind, except in slabs from before the
+ * guard. */
 HK_WALKER static void is_zero(hk_shadow_t shadow) {
     for (size_t i = 0; i < shadow.lines * HK_CACHE_LINE / sizeof *shadow.at; i++)
         hk_assert(hk_load_relaxed(&shadow.at[i]) == 0);
@@ -103,7 +108,8 @@ static void give_shadow_locked(hk_shadow_t shadow, bool zero) {
     room->unused[shadow.lines] = shadow.at;
 }
 
-/* The slab's, as long as its class wants it: it is there already where one of such a class was before. */
+/* The slab's shadow, as long as its class needs: the one of its first slice if that has this
+ * length. */
 static _Atomic uint16_t *shadow_for_locked(const hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     if (ss->shadows == NULL &&
@@ -120,7 +126,9 @@ static _Atomic uint16_t *shadow_for_locked(const hk_slab_t *slab) {
     return has->at;
 }
 
-/* Each block is `as` now: so it is anyway, but where slabs were before whose blocks were something else. False: out of memory. */
+/* Gives the slab its shadow, in which each block's bits are `as`. They are written only if the
+ * superslab ever had bits other than 0 at first; else `as` is 0 and so are they. False: out of
+ * memory. */
 static bool place_shadow_locked(const hk_slab_t *slab, uint16_t as) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned blocks = hk_classes[slab->cls].blocks;
@@ -136,7 +144,7 @@ static bool place_shadow_locked(const hk_slab_t *slab, uint16_t as) {
     return true;
 }
 
-/* But for pages without memory, which do. */
+/* Zeroes the slab, except pages without memory, which read as zero. */
 static HK_COLD void clear(const hk_slab_t *slab) {
     const size_t page = hk_os_page_size();
     const uint64_t none = hk_load_relaxed(&slab->clean) & ~hk_load_relaxed(&slab->lazy);
@@ -161,7 +169,7 @@ bool hk_superslab_guard(hk_slab_t *slab) {
 
 bool hk_superslab_wipes(void) { return hk_load_relaxed(&wipes) && hk_load_acquire(&shadows); }
 
-/* What was free already when the guard came was not cleared, and is marked still. */
+/* Blocks that were free before the guard were not cleared; they still have their early bits. */
 bool hk_superslab_is_wiped(const hk_slab_t *slab, size_t from, size_t bytes) {
     const hk_superslab_t *ss = hk_superslab_of(slab);
     if (slab->cls == 0 || !slab->zeroed || !hk_superslab_wipes())
@@ -182,7 +190,7 @@ static void shadow_early_locked(const hk_slab_t *slab, void *all) {
         *(bool *)all = false;
 }
 
-/* Other threads may be there already, and carve slabs as soon as the lock is free. */
+/* Other threads may run already, and carve slabs as soon as the lock is free. */
 bool hk_pool_add_shadows(uint16_t as, bool wiped) {
     hk_store_relaxed(&early, as);
     hk_store_relaxed(&wipes, wiped);
@@ -201,7 +209,8 @@ void hk_pool_all_guarded(void) { hk_store_relaxed(&early, (uint16_t)0); }
 
 /* ---- holes ---- */
 
-/* A mark is no mapping of its own, and takes the memory with it. */
+/* Makes a slice inaccessible: by a mark in the page tables, which takes no mapping and drops the
+ * memory, or by protection. */
 static bool dig_hole(char *hole, bool used, bool *marked) {
     if (!hk_region_is_bounded() && hk_os_marks() && hk_os_mark(hole, HK_SLICE))
         return *marked = true;
@@ -210,8 +219,9 @@ static bool dig_hole(char *hole, bool used, bool *marked) {
     return hk_os_protect(hole, HK_SLICE, HK_NO_ACCESS);
 }
 
-/* Between the holes there is room for any slab. They can be done without: once the system refuses one there are no
- * more of them, and a huge page with a hole is none any more, but keeps the hole's memory. */
+/* Digs a hole at random in each 8 slices; any slab still fits between some of them. Holes are
+ * optional: after a refusal hk_region_save_mappings() ends them. A superslab that a huge page fills
+ * gets none: a hole would split the huge page but keep its memory. */
 static HK_COLD uint32_t dig_holes(const hk_range_t *range, unsigned cls, bool used, bool *marked) {
     enum { EVERY = 8 };
     uint32_t holes = 0;
@@ -236,17 +246,19 @@ static HK_COLD bool fill_holes(const hk_superslab_t *ss, const hk_range_t *range
 
 /* ---- huge pages ---- */
 
-enum { RUNS = 8, PAGES = 2 }; /* so many are looked into, and so many pages of each */
+enum { RUNS = 8, PAGES = 2 }; /* large runs that are looked into, and pages of each */
 
-/* Of the newest superslabs, and of older ones; and of pages of the newest's large runs how many hold something, and of their
- * last slices, each of which a block may use a part of. */
+/* Bytes of the newest superslabs, and of the older ones; of the pages looked at in the newest ones'
+ * large runs, how many hold something, and the same for pages of these runs' last slices, of which
+ * a block may use only a part. */
 typedef struct {
     size_t bytes, settled, fresh, untouched, carved, active, old, old_fresh;
     unsigned runs, pages, written, last_pages, last_written;
-    hk_os_range_t newest[RUNS]; /* runs, as they were when the pool was locked */
+    hk_os_range_t newest[RUNS]; /* large runs, as they were while the pool was locked */
 } sample_t;
 
-/* Of two pages, of that part which a block there has for certain; and of one of its last slice, for each run another. */
+/* Looks at two pages in the part of the run that its block certainly uses, and at one of the last
+ * slice, at another place for each run. */
 static void look_into(const hk_os_range_t *run, sample_t *sample) {
     const char *base = run->start;
     const size_t page = hk_os_page_size(), before = run->bytes - HK_SLICE;
@@ -259,8 +271,8 @@ static void look_into(const hk_os_range_t *run, sample_t *sample) {
         sample->written += hk_huge_pages_is_written(base + at[i] / page * page);
 }
 
-/* Pages of a slab may never have been touched that nobody was given, and all of blocks of several
- * pages, of which buffers use but the first. */
+/* Clean pages of a slab may never have been touched. Nor may those of blocks of several pages,
+ * since programs often use only the start of a buffer: all of these count as untouched. */
 static void add_to_sample(const hk_slab_t *slab, void *argument) {
     sample_t *sample = argument;
     const hk_class_t *c = &hk_classes[slab->cls];
@@ -275,16 +287,17 @@ static void add_to_sample(const hk_slab_t *slab, void *argument) {
 
 enum { SAMPLE = 8 }; /* superslabs */
 
-/* What is never carved of as many superslabs as the newest: what such blocks leave of the older ones, if these have less of it,
- * for sizes of all kinds fill what is left in the end, and one size does not. */
+/* How much of as many superslabs as the newest would never be carved: the share that is fresh in
+ * the settled ones or, if less, in the older ones. Blocks of mixed sizes fill the gaps in the end;
+ * blocks of one size do not. */
 static size_t never_carved(const sample_t *s) {
     const size_t units = s->bytes / HK_UNIT, fresh = units * s->fresh / (s->settled / HK_UNIT);
     return s->old < SAMPLE * HK_UNIT ? fresh
                                      : hk_min(fresh, units * s->old_fresh / (s->old / HK_UNIT));
 }
 
-/* Whether a superslab for runs as the others have would be touched, but for an eighth: that is, what is never carved, and what
- * blocks leave of their last slices; and that without a look into them. */
+/* Whether all but an eighth of a superslab with such runs would be touched, judged by
+ * never_carved(), the share of last slices that blocks leave, and the pages looked at so far. */
 static bool is_filled(const sample_t *s) {
     const size_t each = s->pages != 0 ? s->runs * HK_SLICE / s->last_pages : 0;
     const size_t last = each * (s->last_pages - s->last_written);
@@ -292,9 +305,9 @@ static bool is_filled(const sample_t *s) {
            never_carved(s) + last <= s->bytes / 8;
 }
 
-/* The same with a look into runs of the newest. Without the lock, for whoever fills a page (userfaultfd) or swaps it in may take his
- * time, and need it: they may be somebody else's by now. Each look is a call to the system: no more of them than will do, nor once too
- * many pages hold nothing. */
+/* The same with a look into the newest large runs. Without the lock: the thread that fills a page
+ * (userfaultfd) or swaps it in may take long, and may need the lock. The runs may be other blocks'
+ * by now. Each look is a system call, so it ends once too many pages hold nothing. */
 static bool is_written(sample_t *s) {
     enum { MOST_PAGES = PAGES * RUNS };
     const size_t runs = hk_min(s->runs, RUNS);
@@ -303,11 +316,11 @@ static bool is_written(sample_t *s) {
     return s->pages >= MOST_PAGES / 2 && is_filled(s);
 }
 
-/* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults and
- * TLB misses and wastes little. For slabs: little of the newest ones, of which some are just being filled,
- * is untouched, and what these and it may waste is a small part of what there is. For large
- * blocks: there are a few superslabs already, those that are not still being filled are carved, and what is carved of the
- * newest is in use, and written to. */
+/* Whether a huge page for a new superslab is likely to be touched all over, so that it saves faults
+ * and TLB misses and wastes little. For slabs: little of the newest superslabs is untouched, and
+ * that plus one more unit is a small part of all superslabs. For large blocks: there are a few
+ * superslabs already, those that are not being filled are carved, and what is carved of the newest
+ * is in use and written to. */
 static bool is_dense(unsigned cls) {
     enum { FILLING = 2, LOOKS = 64, SHARE = 32, SHARE_OF_NEWEST = 4, LEAST = 4 };
     sample_t s = {0};
@@ -343,8 +356,8 @@ static bool is_dense(unsigned cls) {
 
 /* ---- superslabs ---- */
 
-/* A unit or, where memory is bounded and that much is not left, as much of one as can be had. *used receives how
- * much of it may hold old data, *filled whether a huge page has brought in all of it. */
+/* Takes a unit or, if memory is bounded and no unit is left, the largest part of one that can be
+ * had. *used: how much of it may hold old data; *filled: a huge page has brought in all of it. */
 static bool take_memory(size_t least, unsigned cls, hk_range_t *range, size_t *used, bool *filled) {
     const bool dense =
         hk_option(thp) != 0 && hk_region_cached() < HK_UNIT && hk_huge_pages_pay() && is_dense(cls);
@@ -375,7 +388,7 @@ bool hk_superslab_add(unsigned slices, unsigned cls) {
         return false;
     }
     void *before = hk_map_set_owner(range.start, ss);
-    hk_assert(before == NULL); /* nobody else has the unit */
+    hk_assert(before == NULL); /* no other descriptor has the unit */
     const unsigned count = (unsigned)(range.bytes / HK_SLICE);
     bool marked = false;
     const bool may_have = HK_UNLIKELY(hk_region_scatters()) && !filled;
@@ -416,12 +429,15 @@ hk_range_t hk_superslab_detach_locked(hk_superslab_t *ss) {
     return range;
 }
 
-/* In the cache what has no memory would count as if it had, and be brought in again unseen. */
+/* Returns a hollow superslab's range to the system. The cache would count its missing pages as
+ * memory, and their next use would not count as brought in. */
 static HK_COLD void give_hollow(const hk_superslab_t *ss, hk_range_t range) {
     hk_count(purge_calls, 1);
     hk_count(purge_bytes, ss->left);
     hk_count(superslabs_retired, 1);
-    hk_add_relaxed(&hk_pool_retaken, range.bytes); /* as if taken again, by a mapping of its own */
+    /* counts as taken again at once: the next use is a new mapping, where nothing would notice
+     * it */
+    hk_add_relaxed(&hk_pool_retaken, range.bytes);
     hk_region_return(range);
 }
 

@@ -15,8 +15,8 @@
 
 /* ---- our own records ---- */
 
-/* Blocks freed by others and not collected. Only a pending slab has any, but for the moment between
- * two steps of a free. */
+/* Counts blocks that were freed remotely and not collected, and adds their bits to `free` unless
+ * that is NULL. Only a pending slab has any, except between the two steps of a remote free. */
 static unsigned take_remote(const hk_slab_t *slab, const hk_class_t *c, uint64_t *free) {
     unsigned count = 0;
     hk_assert(c->blocks != 0);
@@ -43,8 +43,8 @@ static void add_whole(hak_stats_t *stats, unsigned of, size_t blocks, size_t byt
     band->carved += bytes;
 }
 
-/* The free count is read before the remote bits: a collection in between then hides blocks, and
- * never counts them twice. */
+/* The free count is read before the remote bits: a collection in between then hides free blocks,
+ * but counts none twice. */
 static void count_slab(const hk_slab_t *slab, void *argument) {
     count_t *count = argument;
     const hk_class_t *c = &hk_classes[slab->cls];
@@ -70,7 +70,7 @@ static void add_bytes(const void *start, size_t bytes, void *argument) {
     *(uint64_t *)argument += bytes;
 }
 
-/* Blocks that leave a magazine for their slab while we count may be seen in both. */
+/* Blocks that move from a magazine to their slab meanwhile may be counted in both. */
 void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     count_t count = {.stats = stats};
     hk_assert(hk_lock_may_take(HK_RANK_PURGE));
@@ -99,13 +99,14 @@ void hk_usage_count(hak_stats_t *stats, const size_t held[HK_CLASS_COUNT]) {
     stats->peak_mapped = hk_max(hk_mapped_peak(), stats->mapped);
 }
 
-/* ---- what the system says ---- */
+/* ---- figures from the system ---- */
 
 /* For one unit at a time, with OS pages of 4 KiB or more. */
 enum { MOST_PAGES = HK_UNIT / 4096 };
 
 typedef struct {
-    size_t resident, free, lazy; /* of the former, on OS pages with nothing live; and of that */
+    /* bytes; `free`: of the resident ones, on OS pages with nothing live; `lazy`: of these */
+    size_t resident, free, lazy;
     bool (*goes_on)(void *);
     void *argument;
     bool ended;
@@ -140,7 +141,7 @@ static void measure_slices(const char *start, size_t slices, const _Atomic uint8
     walk_t *walk = argument;
     const size_t per_slice = HK_SLICE / hk_os_page_size();
     if (!may_go_on(walk) || !look_at(walk, start, slices * HK_SLICE))
-        return; /* given back meanwhile */
+        return; /* or the range was given back meanwhile */
     for (size_t i = 0; i < slices; i++) {
         size_t bytes = resident(walk, i * per_slice, per_slice);
         walk->resident += bytes;
@@ -158,8 +159,8 @@ static void measure_own(const void *start, size_t bytes, void *argument) {
     }
 }
 
-/* Of a slab the OS pages with nothing live, and those of them that the system may take; none where it is
- * changing hands. */
+/* The slab's OS pages with nothing live; *lazy: those that the system may take. 0 also if the slab
+ * has no owner at the moment. */
 static uint64_t free_pages(const hk_slab_t *slab, char **base, uint64_t *lazy) {
     uint64_t bits[HK_BITMAP_WORDS];
     hk_heap_t *owner = hk_heap_lock_owner(slab);
@@ -190,7 +191,7 @@ static void measure_slab(const hk_slab_t *slab, walk_t *walk) {
     }
 }
 
-/* Of a superslab that is less than a unit, too. */
+/* The superslab may be less than a unit. */
 static void measure_lazy_slices(const hk_pool_cursor_t *cursor, walk_t *walk) {
     const size_t per_slice = HK_SLICE / hk_os_page_size();
     const size_t last = 31 - (size_t)__builtin_clz(cursor->lazy | 1);
@@ -225,7 +226,7 @@ bool hk_usage_measure(hak_stats_t *stats, bool (*goes_on)(void *), void *argumen
         hk_os_look_end(&walk.look);
         return false;
     }
-    /* what others have mapped since that was counted may have memory too */
+    /* other threads may have mapped memory since `mapped` was counted */
     const size_t free = hk_min(walk.free, hk_min(walk.resident, stats->mapped));
     stats->lazy = hk_min(walk.lazy, free);
     stats->dirty = free - stats->lazy;

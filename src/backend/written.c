@@ -2,16 +2,17 @@
 
 #include "backend/hugepages.h"
 
-/* Sixteenths of a block, none of which is less than a slice; of a few blocks at a time the most counts. */
+/* The written part of a block is measured in sixteenths, each at least a slice. Of FEW blocks at a
+ * time the largest part counts; after KNOWN blocks a size is known. */
 enum { PARTS = 16, FEW = 8, KNOWN = 2 };
 
 typedef struct {
-    uint8_t now, before; /* sixteenths; the most of the latest, and of the few before */
-    uint8_t seen;        /* how many are the latest */
+    uint8_t now, before; /* sixteenths; the most of the latest blocks, and of the FEW before */
+    uint8_t seen;        /* how many blocks `now` is of */
     bool known;
 } seen_t;
 
-/* atomic: any thread; by the highest bit of how many units they take, and the two bits below */
+/* atomic: any thread; by the highest bit of a block's units, and the two bits below it */
 static _Atomic(seen_t) sizes[4 * 28];
 
 static _Atomic(seen_t) *size_of(size_t bytes) {
@@ -21,7 +22,8 @@ static _Atomic(seen_t) *size_of(size_t bytes) {
     return &sizes[4 * doubling + (quarters >> doubling) % 4];
 }
 
-/* atomic: any thread; bytes, and how often they have been asked for since others were */
+/* atomic: any thread; the bytes asked for last, plus how often they were asked for again in a
+ * row */
 static _Atomic size_t asked;
 enum { AGAIN = 8 };
 
@@ -51,14 +53,15 @@ static void note(size_t bytes, unsigned parts) {
     hk_store_relaxed(size_of(bytes), size);
 }
 
-/* A block that is filled is known by its end, one that needed no more than it was given by the place behind that; else the
- * border is sought, as if all before it were written to: where it is not, the next block faults that in again. */
+/* Looks first at the last part, which tells whether the block was filled, then right behind what it
+ * was given, which tells whether it needed more; then bisects for the border, as if all before it
+ * were written to. If that is not so, the next block faults it in again. */
 size_t hk_written_of(const char *start, size_t bytes, size_t clean) {
     const size_t part = bytes / PARTS;
     const unsigned given = (unsigned)((clean + part - 1) / part);
     unsigned low = (unsigned)hk_max(given, 1), high = PARTS;
     if (given >= PARTS)
-        return bytes; /* what could be seen is too little */
+        return bytes; /* too little of it can be looked at */
     for (unsigned looks = 0; low < high; looks++) {
         const unsigned look = looks == 0 ? PARTS - 1 : looks == 1 ? low : (low + high) / 2;
         if (hk_huge_pages_is_written(start + look * part))

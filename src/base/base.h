@@ -27,13 +27,13 @@
 #define HK_KIB ((size_t)1024)
 #define HK_MIB (1024 * HK_KIB)
 
-/* Address space is handed out in units, of which a superslab is one; the page map knows slices. */
+/* Address space is taken in units; a superslab is one unit. The page map has an entry per slice. */
 #define HK_SLICE_SHIFT 16
 #define HK_SLICE ((size_t)1 << HK_SLICE_SHIFT)
 #define HK_UNIT_SHIFT 21
 #define HK_UNIT ((size_t)1 << HK_UNIT_SHIFT)
 
-/* An assertion is about our own bug; the user's bugs go to hk_fatal() in base/report.h. */
+/* An assertion is for bugs of hakmem; bugs of the program go to hk_fatal() (base/report.h). */
 #if HK_DEBUG
 _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #define hk_assert(c) ((c) ? (void)0 : hk_assert_failed(#c, __FILE__, __LINE__))
@@ -41,7 +41,7 @@ _Noreturn void hk_assert_failed(const char *what, const char *file, int line);
 #define hk_assert(c) ((void)sizeof((c) ? 1 : 0))
 #endif
 
-/* Has a function look, by assertions of its own, in debug builds only. */
+/* Calls a function that checks by assertions, in debug builds only. */
 #define hk_walk(call) hk_assert(((call), true))
 #define HK_WALKER __attribute__((unused))
 
@@ -59,15 +59,15 @@ HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
     return (n & (align - 1)) == 0;
 }
 
-/* How many slices so many bytes take. */
+/* How many slices `bytes` take. */
 HK_INLINE size_t hk_slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SLICE; }
 
 HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }
 HK_INLINE size_t hk_max(size_t a, size_t b) { return a > b ? a : b; }
 HK_INLINE size_t hk_minus(size_t a, size_t b) { return a > b ? a - b : 0; }
 
-/* How many bits are 1: by pairs, fours and eights, then the bytes' sum. (The compiler's own is a call where
- * processors without the instruction are supported, to code that lies apart from ours.) */
+/* How many bits are 1: sums pairs, fours and eights, then the bytes. (Where processors without the
+ * instruction are supported, the compiler's builtin is a call of a distant function.) */
 HK_INLINE unsigned hk_ones(uint64_t x) {
     x -= x >> 1 & 0x5555555555555555u;
     x = (x & 0x3333333333333333u) + (x >> 2 & 0x3333333333333333u);
@@ -81,19 +81,20 @@ HK_INLINE uint64_t hk_bits(unsigned first, unsigned n) {
     return (n == 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1) << first;
 }
 
-/* Those that bits lo .. hi of a bitmap have in its word w, which has some. */
+/* The mask of a bitmap's bits lo .. hi within its word w, which contains some of them. */
 HK_INLINE uint64_t hk_bits_in(unsigned w, unsigned lo, unsigned hi) {
     const unsigned first = w == lo / 64 ? lo % 64 : 0, last = w == hi / 64 ? hi % 64 : 63;
     return hk_bits(first, last - first + 1);
 }
 
-/* Two words at once, wherever the compiler does not see by itself that it could. */
+/* Two words at once, where the compiler does not vectorize by itself. */
 typedef uint64_t hk_two_t __attribute__((vector_size(16), aligned(8), may_alias));
 
-/* Zeroes n bytes, like p a multiple of 8, of memory that nobody may touch: not by memset, for which
- * somebody may have put another that looks whose memory it is (check/check.c). Sixty-four bytes at a time, the
- * last of which may have been zeroed already: a loop for what remains could not be foretold either. What is longer by
- * the processor's own loop, where that is faster. */
+/* Zeroes n bytes of memory that the program may not touch; p and n are multiples of 8. Not by
+ * memset, which the program may have replaced by one that checks whose memory it is
+ * (check/check.c). Writes 64 bytes at a time, the last 64 maybe twice: a loop over the rest would
+ * be mispredicted as often. Longer ranges use the processor's string instruction where that is
+ * faster. */
 HK_INLINE void hk_zero(void *p, size_t n) {
     const hk_two_t zero = {0, 0};
     char *to = p, *end = to + n;
@@ -107,7 +108,7 @@ HK_INLINE void hk_zero(void *p, size_t n) {
     for (; n >= 64 && to < end - 64; to += 64) {
         hk_two_t *at = (hk_two_t *)(void *)to;
         at[0] = at[1] = at[2] = at[3] = zero;
-        __asm__("" : "+r"(to)); /* or the compiler makes it a call of memset */
+        __asm__("" : "+r"(to)); /* else the compiler makes it a call of memset */
     }
     if (HK_LIKELY(n >= 64)) {
         hk_two_t *at = (hk_two_t *)(void *)(end - 64);
@@ -128,9 +129,9 @@ HK_INLINE hk_sixteen_t hk_sixteen_at(const void *p) {
     return value;
 }
 
-/* Whether n bytes from p on, wherever they begin, are all 0. */
+/* Whether n bytes from p on, of any alignment, are all 0. */
 HK_INLINE bool hk_is_zero(const char *p, size_t n) {
-    enum { W = sizeof(hk_sixteen_t), MANY = 16 }; /* to ask takes longer than to read */
+    enum { W = sizeof(hk_sixteen_t), MANY = 16 }; /* testing each costs more than reading on */
     const char *last = p + n - W;
     hk_sixteen_t all = {0, 0};
     if (n < W) {
@@ -182,7 +183,7 @@ HK_INLINE size_t hk_not_zero(const char *p, size_t n) {
     atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_seq_cst,            \
                                             memory_order_seq_cst)
 
-/* Puts an item before what is on an atomic list; `next` is its link. */
+/* Pushes an item onto an atomic list; `next` is the item's link. */
 #define HK_PUSH(list, next, item)                                                                  \
     do                                                                                             \
         (next) = hk_load_seq(list);                                                                \

@@ -2,7 +2,7 @@
  * them. At most ten may exist; tools/check_switches.py counts them. */
 #pragma once
 
-/* 1: assertions and the walkers that check each struct's equation at every transition. */
+/* 1: assertions, and the walkers that check each struct's equation at every transition. */
 #ifndef HK_DEBUG
 #define HK_DEBUG 0
 #endif
@@ -12,14 +12,15 @@
 #define HK_HOSTILE 0
 #endif
 
-/* 1: without the observed front and the timing of sections: no trap cache, and so no research layers,
- * front metrics, guard, sampled guards, heap profiles and recording. It shows what leaving them out gains. */
+/* 1: without the observed front and the timing of sections, so without the trap: no research
+ * layers, front metrics, guard, sampled guards, heap profiles or recording. Shows what leaving them
+ * out gains. */
 #ifndef HK_FAST
 #define HK_FAST 0
 #endif
 
-/* 1: export only the hak_* names and leave malloc and operator new to somebody else (the
- * sanitizers). */
+/* 1: export only the hak_* names and leave malloc and operator new to another allocator (the
+ * sanitizers'). */
 #ifndef HK_NO_OVERRIDE
 #define HK_NO_OVERRIDE 0
 #endif

@@ -1,10 +1,10 @@
-/* How often the allocator has called the system, by kind: the kinds are among its counters.
+/* System calls of the allocator, counted by kind among its counters.
  *
- * Counted where the call is made, and so in the lowest box: os and the locks' waiting are below
- * every box that keeps statistics. What the C library calls on its own account (to start a thread,
- * which is one call here; for its locks and streams) is not the allocator's.
+ * They are counted where they are made, and so in the lowest box: os and waiting for locks lie
+ * below all boxes that keep statistics. Calls that the C library makes for itself (starting a
+ * thread counts as one call; its locks and streams) are not the allocator's.
  *
- * What a call's arguments and results are named by (flags, numbers, errno) comes along with this. */
+ * Includes the headers for flags, call numbers and errno. */
 #pragma once
 
 #include <errno.h>
@@ -19,14 +19,16 @@ enum {
 #include "base/counters.def"
 };
 
-/* Makes a call of the system and counts it: HK_COUNTED(munmap, munmap(p, bytes)). None is made
- * otherwise. Any thread, signal handlers too. */
+/* Makes a system call and counts it: HK_COUNTED(munmap, munmap(p, bytes)). All calls of the
+ * allocator's own are made so, but for a last write before abort(). Any thread, signal handlers
+ * too. */
 #define HK_COUNTED(kind, call)                                                                     \
     ((void)hk_add_relaxed(&hk_counters[HK_CALL_##kind], (uint64_t)1), (call))
 
-/* The same by the call's number, for the loader looks up each name at each start of a process: HK_CALL(other,
- * close(fd)). By name is only what is about memory, so that who replaces that hears of it, and where the C library does
- * more. In none of these can a thread be cancelled. What one place calls has its number there. */
+/* The same by the call's number, because the loader looks up each name at each process start:
+ * HK_CALL(other, close(fd)). By name are only calls about memory, so that a program that replaces
+ * them sees them, and calls where the C library does more. None of these is a cancellation point. A
+ * call made in one place only has its number there. */
 #define HK_CALL(kind, call) HK_COUNTED(kind, hk_sys_##call)
 #define hk_sys_open(path, ...) (int)syscall(SYS_openat, AT_FDCWD, path, __VA_ARGS__)
 #define hk_sys_close(fd) (int)syscall(SYS_close, fd)
@@ -38,7 +40,7 @@ enum {
 #define hk_sys_posix_fallocate posix_fallocate
 #define hk_sys_syscall (int)syscall
 
-/* What the expression says; errno is kept. */
+/* The expression's value; errno is kept. */
 #define HK_KEEP_ERRNO(expression)                                                                  \
     __extension__({                                                                                \
         const int hk_saved = errno;                                                                \
@@ -47,8 +49,8 @@ enum {
         hk_said;                                                                                   \
     })
 
-/* The system's futex, by which everybody here waits and wakes. Numbers as <linux/futex.h> has them, which does not
- * come with every C library's headers. */
+/* The futex, by which all waiting and waking is done. Numbers as in <linux/futex.h>, which not
+ * every C library has. */
 enum { HK_FUTEX_WAIT = 0 | 128, HK_FUTEX_WAKE = 1 | 128, HK_FUTEX_CMP_REQUEUE = 4 | 128 };
 struct timespec;
 void hk_futex(_Atomic uint32_t *word, int what, uint32_t value, const struct timespec *most);

@@ -14,14 +14,14 @@ HK_INLINE void relax(void) {
 #endif
 }
 
-/* What is slept is for all sleepers together: a thousand that woke every half millisecond would leave
- * whom they wait for no processor. */
+/* Sleeping times grow with the number of sleepers: a thousand threads that woke every half
+ * millisecond would leave the lock's holder no processor. */
 static unsigned sleep_among(atomic_uint *sleepers, atomic_uint *word, unsigned value, long ns) {
     const unsigned all = 1 + (unsigned)hk_min(hk_add_seq(sleepers, 1u), MOST_OTHERS);
     const struct timespec most = {.tv_nsec = (long)all * ns};
     hk_futex(word, HK_FUTEX_WAIT, value, &most);
     if (hk_load_relaxed(sleepers) !=
-        0) /* this thread is one, unless it is the child of its handler's fork */
+        0) /* 0 in the child of a fork by this thread's signal handler */
         hk_sub_relaxed(sleepers, 1u);
     return all;
 }
@@ -40,8 +40,8 @@ void hk_lock_forked(hk_lock_t *lock) {
     hk_store_relaxed(&napping, 0u);
 }
 
-/* Sleeping, rather than yielding, keeps a real-time thread from starving the holder. A wake is
- * missed where the holder looks for sleepers before its store is seen: hence the time limit. */
+/* Waiters sleep, not yield, so that a real-time thread does not starve the holder. The holder may
+ * miss a sleeper if it checks before its store is visible: hence the time limit. */
 bool hk_lock_wait(hk_lock_t *lock, const atomic_bool *never) {
     for (unsigned tries = 0;; tries++) {
         if (hk_load_relaxed(&lock->taken) == 0 && hk_exchange_acquire(&lock->taken, 1u) == 0)
@@ -80,8 +80,9 @@ bool hk_lock_is_mine(const hk_lock_t *lock) {
     return hk_load_relaxed(&lock->taken) != 0 && held[lock->rank] != 0;
 }
 
-/* Of the ranks from `from` on, for who takes one of this rank. But for the samples', which a handler's thread may have been
- * at: nobody waits for that one who holds another. */
+/* Whether the thread holds a lock of rank `from` or higher and so may not take one of `rank`. The
+ * rank of samples does not count: a signal handler may interrupt its holder, and no thread that
+ * holds another lock waits for that one. */
 static bool holds_any(unsigned from, hk_rank_t rank) {
     unsigned r = from;
     while (r < HK_RANKS && (held[r] == 0 || (r == HK_RANK_PROFILE && rank != HK_RANK_PROFILE)))
@@ -92,12 +93,12 @@ static bool holds_any(unsigned from, hk_rank_t rank) {
 bool hk_lock_may_take(hk_rank_t rank) { return !holds_any(rank, rank); }
 
 void hk_lock_check(const hk_lock_t *lock, bool tried) {
-    hk_assert(lock->rank < HK_RANKS); /* it has been initialised, and not overwritten */
+    hk_assert(lock->rank < HK_RANKS); /* initialised, and not overwritten */
     hk_assert(!holds_any(lock->rank + (tried ? 1u : 0), lock->rank));
 }
 
 void hk_lock_note(const hk_lock_t *lock, bool taken) {
-    hk_assert(hk_load_relaxed(&lock->taken) == 1); /* also when it is about to be given back */
+    hk_assert(hk_load_relaxed(&lock->taken) == 1); /* also just before it is released */
     hk_assert(taken || held[lock->rank] > 0);
     held[lock->rank] = (unsigned char)(taken ? held[lock->rank] + 1 : held[lock->rank] - 1);
 }

@@ -1,21 +1,21 @@
-/* One kind of lock, and the order in which locks are taken.
+/* The allocator's one kind of lock, and the order in which locks are taken.
  *
- * A lock is one exchange to take, one store and a look to release when nobody waits. Waiters spin,
- * then sleep on a futex, the one call for waiting that every sandbox allows: hold times are some
- * hundred nanoseconds and a heap's lock is nearly always taken by its own thread only. No lock is
- * ever taken on the hit path. */
+ * Taking a lock is one exchange; releasing it is one store and a check for sleepers. Waiters spin,
+ * then sleep on a futex, the one waiting call that every sandbox allows. Hold times are some
+ * hundred nanoseconds, and a heap's lock is nearly always taken by its own thread only. The hit
+ * path takes no lock. */
 #pragma once
 
 #include "base/base.h"
 
 /* The order, outermost first. A thread that holds a lock takes only locks of a higher rank; a
- * second lock of the same rank is only ever tried. Debug builds check it at run time. */
+ * second lock of the same rank may only be tried. Debug builds check this. */
 typedef enum {
     HK_RANK_WRITING,  /* base/report.c: files about the process */
     HK_RANK_CONFIG,   /* config/config.c: options that change while the process runs */
     HK_RANK_SHARED,   /* front/thread.c: the record used by threads that are past their end */
     HK_RANK_REGISTRY, /* front/thread.c: the list of thread records */
-    HK_RANK_LOOK,     /* policy/look.c: somebody looks for what may go back */
+    HK_RANK_LOOK,     /* policy/look.c: a thread looks for memory to give back */
     HK_RANK_PURGE,    /* backend/purge.c: blocks and slices are claimed for a purge */
     HK_RANK_HEAP,     /* backend/heap.c: one per heap */
     HK_RANK_ADDING,   /* backend/superslab.c: a superslab is being added */
@@ -32,39 +32,40 @@ typedef enum {
 
 typedef struct {
     atomic_uint taken;    /* atomic: any thread */
-    atomic_uint sleepers; /* atomic: any thread; who may be asleep on `taken` */
+    atomic_uint sleepers; /* atomic: any thread; how many may sleep on `taken` */
     hk_rank_t rank;       /* const */
 } hk_lock_t;
 
 #define HK_LOCK_INIT(r)                                                                            \
     { .taken = 0, .sleepers = 0, .rank = (r) }
 
-/* For assertions. What a debug build knows is how many locks of each rank a thread holds: a lock
- * counts as the calling thread's where somebody holds it and the thread holds one of that rank. */
+/* For assertions. A debug build counts the locks of each rank that a thread holds: a lock counts as
+ * the calling thread's if it is taken and the thread holds a lock of its rank. */
 bool hk_lock_is_mine(const hk_lock_t *lock);
-/* The calling thread holds no lock of this rank or of a higher one: it may take one. */
+/* Whether the calling thread holds no lock of this rank or a higher one, and so may take one. */
 bool hk_lock_may_take(hk_rank_t rank);
 void hk_lock_check(const hk_lock_t *lock, bool tried);
 void hk_lock_note(const hk_lock_t *lock, bool taken);
 
-/* Takes the lock, unless `never` is set before it can be had: false, and it is not taken. The second one is the part of
- * this and of hk_lock() that waits; NULL: it does so until the lock can be had. */
+/* hk_lock_unless() takes the lock, or returns false if `never` is set first. hk_lock_wait() is the
+ * part that waits; with NULL it waits until it has the lock. */
 bool hk_lock_unless(hk_lock_t *lock, const atomic_bool *never);
 bool hk_lock_wait(hk_lock_t *lock, const atomic_bool *never);
 
-/* Takes the lock, unless it is not to be had in about so many times 50 us. */
+/* Takes the lock; false if that fails for about most_tries times 50 us. */
 bool hk_lock_patiently(hk_lock_t *lock, unsigned most_tries);
 
-/* What a waiter for something else does after so many tries in vain: spins, then sleeps a
- * little, and the longer the more there are. Returns for how many tries that stands, each of 50 us. */
+/* One pause of a thread that waits for something other than a lock, after `tries` failed ones:
+ * spins, later sleeps, the longer the more threads sleep. Returns how many tries, of 50 us, it
+ * stands for. */
 unsigned hk_lock_pause(unsigned tries);
 
-/* In a fork's child, which has none of the threads that slept. */
+/* In a fork's child: the threads that slept are gone. */
 void hk_lock_forked(hk_lock_t *lock);
 
 void hk_lock_wake(hk_lock_t *lock);
 
-/* A look: it may have changed by the time the caller knows. */
+/* A snapshot; it may have changed by the time the caller sees it. */
 HK_INLINE bool hk_lock_is_taken(const hk_lock_t *lock) {
     return hk_load_relaxed(&lock->taken) != 0;
 }

@@ -9,7 +9,7 @@
 #include "base/calls.h"
 
 static void put(hk_line_t *line, const char *s, size_t n) {
-    hk_assert(line->len < sizeof line->text);        /* or there would be room without end */
+    hk_assert(line->len < sizeof line->text);        /* else room wraps around */
     size_t room = sizeof line->text - 1 - line->len; /* one byte is kept for the newline */
     n = hk_min(n, room);
     memcpy(line->text + line->len, s, n);
@@ -54,7 +54,7 @@ static const char *digits_of(uint64_t value, unsigned base, char *end) {
     return end;
 }
 
-/* One conversion, of which `s` is what follows the '%'. Returns its last sign. */
+/* One conversion; `s` follows the '%'. Returns its last character. */
 static const char *convert(hk_line_t *line, const char *s, va_list *values) {
     char digits[24];
     const char *text;
@@ -147,9 +147,10 @@ void hk_write_end(hk_held_signals_t held, int error) {
     HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held.before, NULL, sizeof came));
 }
 
-static atomic_int kept_stderr = -1; /* atomic: any thread; a copy */
+static atomic_int kept_stderr = -1; /* atomic: any thread; a duplicate */
 
-/* False: whoever reads from it has had his time, of which the next report has more. */
+/* Waits until a full pipe has room. False: its reader has used up its time; a later report waits
+ * again. */
 static HK_COLD bool wait_for_room(int fd) {
     enum { MOST_MS = 1000, ANEW_MS = 10 * MOST_MS };
     static _Atomic uint64_t since; /* atomic: any thread; ms */
@@ -168,7 +169,7 @@ static HK_COLD bool wait_for_room(int fd) {
     return said > 0 || (said < 0 && errno == EINTR);
 }
 
-/* What is not to be tried again. */
+/* 0 if the write is to be repeated, else the error. */
 static int failure(int fd, int error) {
     const bool is_report =
         fd == STDOUT_FILENO || fd == STDERR_FILENO || fd == hk_load_relaxed(&kept_stderr);
@@ -210,7 +211,7 @@ HK_COLD void hk_output_put(hk_output_t *out, const char *format, ...) {
 /* ---- files ---- */
 
 int hk_open(const char *path, int flags, unsigned mode) {
-    const bool may_wait = (flags & O_ACCMODE) == O_WRONLY; /* for whoever reads a pipe */
+    const bool may_wait = (flags & O_ACCMODE) == O_WRONLY; /* opening a pipe: for a reader */
     const int fd =
         HK_CALL(other, open(path, flags | O_CLOEXEC | (may_wait ? O_NONBLOCK : 0), mode));
     if (fd >= 0 && may_wait)
@@ -222,7 +223,7 @@ int hk_open(const char *path, int flags, unsigned mode) {
     return above;
 }
 
-/* glibc's strerror may take locks; it has the other from 2.32 on. */
+/* glibc's strerror may take locks; from 2.32 on there is one that does not. */
 #if defined __GLIBC__ && __GLIBC_PREREQ(2, 32)
 #define strerror strerrordesc_np
 #endif
@@ -236,7 +237,7 @@ static _Atomic(const char *) folder; /* atomic: any thread; NULL: paths are as t
 
 void hk_path_keep(const char *path) {
     static atomic_flag asked = ATOMIC_FLAG_INIT;
-    static char folder_text[768]; /* with a longer one no path would be left to write */
+    static char folder_text[768]; /* a longer one would leave no room for paths */
     if (*path == '/' || atomic_flag_test_and_set(&asked))
         return;
     const int bytes =
@@ -250,7 +251,7 @@ bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered) {
     const uint64_t self = HK_CALL(other, getpid());
     const char *in = *pattern != '/' ? hk_load_acquire(&folder) : NULL;
     if (in != NULL && strlen(in) + strlen(pattern) + ROOM < sizeof line->text - line->len)
-        hk_line_put(line, "%s/", in); /* else the folder of now may do */
+        hk_line_put(line, "%s/", in); /* else try the present folder */
     for (const char *s = pattern; *s != '\0'; s++) {
         if (line->len > sizeof line->text - ROOM)
             return false;
@@ -273,12 +274,12 @@ void hk_line_write(hk_line_t *line, int fd) {
     hk_assert(line->len < sizeof line->text && fd >= 0); /* put() keeps this byte */
     line->text[line->len++] = '\n';
     (void)HK_KEEP_ERRNO(hk_write_all(fd, line->text, line->len));
-    line->len = 0; /* there is nobody left to tell */
+    line->len = 0; /* a failure cannot be reported anywhere */
 }
 
 /* ---- stderr ---- */
 
-static struct stat kept_file; /* const once there is a copy: what it is one of */
+static struct stat kept_file; /* const once there is a copy: the file that it refers to */
 
 void hk_stderr_keep(void) {
     enum { ABOVE_THE_PROGRAMS = 64 };

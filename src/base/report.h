@@ -1,4 +1,4 @@
-/* What the allocator says aloud: a formatter that never allocates, and the one line of a fatal
+/* What hakmem writes: a formatter that never allocates, files, stderr, and the line of a fatal
  * error. */
 #pragma once
 
@@ -13,93 +13,100 @@ typedef struct {
     char text[1024];
 } hk_line_t;
 
-/* Appends as printf does, of whose conversions there are %s, %lu, %lx and %#lx, with a width ('-' and '0'
- * before it, or '*') or, of %s, the precision '*'. */
+/* Appends as printf does. Conversions: %s, %lu, %lx and %#lx, with a width ('-' or '0' before it,
+ * or '*'), and for %s the precision '*'. */
 void hk_line_put(hk_line_t *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void hk_line_put_list(hk_line_t *line, const char *format, va_list *values);
 void hk_line_str(hk_line_t *line, const char *s);
-/* Appends at most n bytes of s, and "..." where that is not all of it. */
+/* Appends at most n bytes of s, and "..." if s is longer. */
 void hk_line_str_most(hk_line_t *line, const char *s, size_t n);
 /* Appends s with the characters JSON reserves escaped. */
 void hk_line_json(hk_line_t *line, const char *s);
-/* What is there, as a string; valid until the line changes. */
+/* The line as a string, valid until the line changes. */
 const char *hk_line_text(hk_line_t *line);
-/* Appends a path with each %p in it replaced by the process's number, which where there is none and it is to be `numbered`
- * comes behind it; and ends the text there. Room for a suffix remains. False: it is too long. */
+/* Appends a path with each %p replaced by the process's number. A path without %p that is
+ * `numbered` gets ".NUMBER" appended. Terminates the text; room for a suffix remains. False: it is
+ * too long. */
 bool hk_line_path(hk_line_t *line, const char *pattern, bool numbered);
-/* Where the path is a relative one, all of these are from now on of the folder that the process is in now, the first time: it may
- * change that. Keeps errno. */
+/* If the path is relative, notes the current folder, the first time: from then on all relative
+ * paths are relative to it, even if the program changes its folder. Keeps errno. */
 void hk_path_keep(const char *path);
-/* As open(2), closed by exec; but never 0 to 2, where the program has closed these: what other threads write there would
- * be in the file. Of a pipe that nobody reads it is an error. */
+/* As open(2), with close-on-exec. Never returns 0 to 2, which the program may have closed: what
+ * other threads write there would end up in the file. Opening a pipe without a reader is an
+ * error. */
 int hk_open(const char *path, int flags, unsigned mode);
-/* As strerror, but it takes no locks: that one may, to translate. */
+/* As strerror(), but takes no locks (translation may). */
 const char *hk_error_text(int error);
-/* Writes the line and a newline, with one write(2) unless a signal or the system cuts it, and empties it; errno is kept. */
+/* Writes the line and a newline, with one write(2) unless a signal or the system cuts it short, and
+ * empties the line. Keeps errno. */
 void hk_line_write(hk_line_t *line, int fd);
-/* Around writing: beyond a limit on the size of files, and where nobody reads any more, the system also sends a signal, by which
- * the process would end. It is held back, and taken away where errno has said so. */
+/* Brackets a write. If a file exceeds its size limit or a pipe has no reader, the system also sends
+ * a signal that would end the process: it is blocked, and taken away if errno reports the case. */
 typedef struct {
     uint64_t before,
-        waiting; /* signals, a bit for each: which the thread blocked, and which of these were there already */
+        waiting; /* signals, one bit each: blocked by the thread before; pending before */
     bool held;
 } hk_held_signals_t;
 hk_held_signals_t hk_write_begin(void);
 void hk_write_end(hk_held_signals_t held, int error);
-/* Writes all of it, so; 0, or errno as write(2) left it. A full pipe that does not block is waited for where it is stdout or
- * stderr, a second in all for what is written within ten. Signal handlers may. */
+/* Writes all n bytes between these two; returns 0 or write(2)'s error. If fd is stdout or stderr,
+ * waits for room in a full non-blocking pipe, at most one second in total for all writes within ten
+ * seconds. Signal handlers may call it. */
 int hk_write_all(int fd, const void *bytes, size_t n);
-/* A text of any length on its way to a file, in pieces of less than so many bytes each. */
+/* A text of any length, written to a file in pieces of less than HK_LONGEST_PIECE bytes each. */
 enum { HK_LONGEST_PIECE = 512 };
 typedef struct {
     int fd;
-    int error; /* the first one; nothing is written after it */
+    int error; /* the first error; nothing is written after it */
     hk_line_t line;
 } hk_output_t;
 void hk_output_put(hk_output_t *out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void hk_output_flush(hk_output_t *out);
-/* Whether what is open there is this file still, whatever has been closed and opened meanwhile. */
+/* Whether fd still refers to this file; the program may have closed and reopened it. */
 struct stat;
 bool hk_is_file(int fd, const struct stat *file);
-/* Where lines go: stderr or, where the program has closed its own, as many do before they end, the copy that
- * was made at the start because something is to be written at the end. A forked child has none, for it may be a
- * daemon whose parent's caller waits for the end of the file. */
+/* The descriptor for lines: stderr or, if the program has closed it, as many do before they end,
+ * the copy that hk_stderr_keep() made at the start because something is to be written at the end. A
+ * forked child drops the copy: it may be a daemon, and its parent's caller may wait for the end of
+ * the file. */
 int hk_stderr(void);
 void hk_stderr_keep(void);
 void hk_stderr_forked(void);
-/* Held while a file about the process is written, or it changes which are; no lock of the allocator's is. In a fork's
- * child, which has none of the threads that may have held it, it is free again. */
+/* Held while a report about the process is written, or while it changes which ones are; taken with
+ * no lock of the allocator's held. A fork's child, without the threads that may have held it, frees
+ * it. */
 extern hk_lock_t hk_writing;
 void hk_writing_forked(void);
 
-/* A line of its own, there. */
+/* Writes one line to hk_stderr(). */
 void hk_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Reads decimal digits, and moves *s behind them. False: there are none, or too many. */
+/* Reads a decimal number and moves *s behind it. False: there is none, or it is too large. */
 bool hk_parse(const char **s, uint64_t *value);
 
-/* Of words separated by bars: where the one of this number begins, NULL where there are not so many; and the number
- * of the one that is `text`, of so many bytes. */
+/* Words separated by bars: the start of the word with this number, NULL if there are fewer; the
+ * number of the word that equals `text`, of `len` bytes. */
 const char *hk_word_at(const char *words, uint64_t number);
 bool hk_word_find(const char *words, const char *text, size_t len, uint64_t *number);
 
-/* The kinds of heap corruption: the user's bug, one fixed message each (faults.def). */
+/* The kinds of heap corruption, bugs of the program, with a fixed message each (faults.def). */
 typedef enum {
 #define HK_FAULT(kind, words, doc) HK_##kind,
 #include "base/faults.def"
 } hk_fatal_t;
 
-/* What happens then: HAKMEM_ON_FAULT, by its words. */
+/* HAKMEM_ON_FAULT: what happens after a fault. */
 typedef enum { HK_ON_FAULT_ABORT, HK_ON_FAULT_TRAP, HK_ON_FAULT_REPORT } hk_on_fault_t;
 extern atomic_uint hk_on_fault; /* atomic: any thread reads; set at the start of the process */
 
-/* Prints "hakmem: fatal: <kind>: 0x<pointer>" and ends the process, also where faults are only to be
- * reported: there is no going on. */
+/* Prints "hakmem: fatal: <kind>: 0x<pointer>" and ends the process, even if faults are only to be
+ * reported: the process cannot go on. */
 _Noreturn void hk_fatal(hk_fatal_t kind, const void *p);
 
-/* The same where there is, in two steps. The line, of a block of so many bytes as were asked for, whose
- * byte `at` was misused, in a class of so many bytes (HK_NO_SIZE, HK_NOWHERE: not known), with what was claimed of the block, which is
- * said as it is (", freed as ...", or ""); and the end, which returns where faults are only to be reported. */
+/* For faults after which it can, in two steps. hk_fault_say() prints the line: a block for which
+ * `bytes` were asked for was misused at byte `at`; it has class_bytes (HK_NO_SIZE, HK_NOWHERE:
+ * unknown). `claim` is appended as it is (", freed as ...", or ""). hk_fault_end() ends the
+ * process; it returns if faults are only to be reported. */
 #define HK_NOWHERE PTRDIFF_MAX
 #define HK_NO_SIZE SIZE_MAX
 void hk_fault_say(hk_fatal_t kind, const void *p, size_t bytes, ptrdiff_t at, size_t class_bytes,

@@ -9,7 +9,7 @@
 #include "base/calls.h"
 #include "base/lock.h"
 
-/* A worker that outlives all other threads runs the program's exit handlers on it. */
+/* Enough for the program's exit handlers: a worker that outlives all other threads runs them. */
 #define STACK_BYTES (256 * HK_KIB)
 
 #define BIT(number) ((uint64_t)1 << ((number)-1))
@@ -29,14 +29,15 @@ uint64_t hk_signals_block(uint64_t which) {
     return before;
 }
 
-/* That it has for the C library is in the number of its clock. */
+/* The C library's number of the thread is part of its CPU clock's id. */
 bool hk_has_own_number(void) {
     clockid_t clock;
     return pthread_getcpuclockid(pthread_self(), &clock) != 0 ||
            ~(clock >> 3) == HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_gettid)));
 }
 
-/* Of those that have not, the child of vfork has its parent's memory, one made past the C library's fork its own. */
+/* Without an own number, a vfork's child has its parent's memory, a child made without the C
+ * library's fork its own. */
 bool hk_is_own_memory(void) {
     enum { MEMORY = 1 }; /* KCMP_VM of <linux/kcmp.h>, which not all C libraries can include */
     if (hk_has_own_number())
@@ -50,7 +51,7 @@ static bool has_real_time_priority;
 
 void hk_worker_begin(void) {
     const int policy = HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_sched_getscheduler, 0)));
-    if (policy == SCHED_FIFO || policy == SCHED_RR) /* most processes are spared the page */
+    if (policy == SCHED_FIFO || policy == SCHED_RR) /* most processes need not write to the page */
         has_real_time_priority = true;
 }
 
@@ -73,15 +74,17 @@ static int work_as_c11_has_it(void *run) {
     return 0;
 }
 
-/* Whether pthread_create() is not the C library's, but the program's or a preloaded tool's. Its locks may be held where we are, for
- * the C library allocates as it makes a thread. Its own lies near its other function that makes one. */
+/* Whether the program or a preloaded tool has replaced pthread_create(). This thread may hold a
+ * lock of the replacement's already: the C library allocates while it makes a thread for it, and
+ * that may lead here. The C library's own pthread_create() lies near its thrd_create(). */
 static bool is_replaced(void) {
     enum { NEAR = 64 * HK_KIB };
     return !HK_NO_OVERRIDE && (uintptr_t)pthread_create - (uintptr_t)thrd_create + NEAR > 2 * NEAR;
 }
 
-/* A small stack has no room for a program's thread-local storage where that is large; then the
- * usual one is taken. What is said of the thread has nothing to be destroyed, and a name less is looked up. */
+/* A small stack has no room for large thread-local storage of the program; then a thread with the
+ * usual stack is made. The attributes need no destroying, which saves the loader a name to look
+ * up. */
 static int create(run_t *run) {
     int error = EINVAL;
     for (unsigned usual = 0; usual < 2 && error == EINVAL; usual++) {
@@ -96,7 +99,7 @@ static int create(run_t *run) {
     return error;
 }
 
-/* Hardly anybody replaces these; but the stack is the usual one always. */
+/* C11's functions are hardly ever replaced, but always give the usual stack. */
 static int create_past_others(run_t *run) {
     thrd_t thread;
     if (HK_COUNTED(other, thrd_create(&thread, work_as_c11_has_it, (void *)run)) != thrd_success)
@@ -106,7 +109,7 @@ static int create_past_others(run_t *run) {
 }
 
 int hk_worker_start(run_t *run) {
-    hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* that is, holds none at all */
+    hk_assert(run != NULL && hk_lock_may_take(HK_RANK_WRITING)); /* i.e. holds no lock at all */
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     const int error = is_replaced() ? create_past_others(run) : create(run);
     hk_signals_block(before);

@@ -18,7 +18,7 @@ hk_config_t hk_config = {
 };
 _Atomic uint8_t hk_origins[HK_OPTION_COUNT];
 
-/* Serves hak_ctl(): without it the cgroup's limit could overwrite what another thread just set. */
+/* For hak_ctl(): without it the cgroup's limit could overwrite what another thread has just set. */
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_CONFIG);
 
 void hk_config_warn(const char *name, const char *value, const char *problem,
@@ -44,7 +44,8 @@ static _Atomic(const char *) *text_of(unsigned option) {
 uint64_t hk_option_number(unsigned option) { return hk_load_relaxed(number_of(option)); }
 const char *hk_option_text(unsigned option) { return hk_load_relaxed(text_of(option)); }
 
-/* This thread has opened them: the child of its signal handler may go on with that. */
+/* This thread has made the options writable; a fork by its signal handler leaves them so, for the
+ * child. */
 static _Thread_local bool changing;
 
 static bool settle_locked(hk_access_t access) {
@@ -54,7 +55,8 @@ static bool settle_locked(hk_access_t access) {
     return settled;
 }
 
-/* What an option says is one word, so none is half set; but another thread may have been about to. */
+/* An option's value is one word, so none is half set; but another thread may have left them
+ * writable. */
 void hk_config_forked(void) {
     lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_CONFIG);
     if (!changing)
@@ -70,12 +72,12 @@ void hk_config_settle(void) {
 
 static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
     hk_assert(hk_option_is_valid(option, value));
-    hk_assert(origin >= hk_load_relaxed(&hk_origins[option])); /* the strongest has the last word */
+    hk_assert(origin >= hk_load_relaxed(&hk_origins[option])); /* the stronger origin wins */
     hk_store_relaxed(number_of(option), value);
     hk_store_relaxed(&hk_origins[option], (uint8_t)origin);
 }
 
-/* Texts are kept: a program may write its title over the environment that it was given. */
+/* Copies texts: a program may overwrite its environment with its title. */
 static void set_text(unsigned option, _Atomic(const char *) *text, const char *value) {
     static char kept[8192];
     static size_t used;
@@ -93,7 +95,8 @@ static void set_text(unsigned option, _Atomic(const char *) *text, const char *v
 
 uint64_t hk_config_target_mb(uint64_t limit) { return hk_min(hk_max(limit / 64 / HK_MIB, 1), 64); }
 
-/* Where an option says that memory is to go back, and none how much may stay. Opens files. */
+/* Derives the target from the cgroup's limit if memory is to be given back by an option other than
+ * the default and no option sets the target. Opens files. */
 static void look_at_limits(void) {
     if (hk_lean_mode() == HK_DECOMMIT_OFF || hk_option_origin(lean_decommit) == HK_FROM_DEFAULT ||
         hk_option_origin(lean_target_mb) != HK_FROM_DEFAULT)
@@ -148,12 +151,12 @@ static void read_entry(const char *entry) {
         return;
     if (option < HK_OPTION_COUNT)
         take_from_environment(option, entry + len + 1);
-    /* HAKMEM_BENCH_* is the benchmarks', HAKMEM_TEST_* the tests' */
+    /* HAKMEM_BENCH_* belongs to the benchmarks, HAKMEM_TEST_* to the tests */
     else if (strncmp(entry, "HAKMEM_BENCH_", 13) != 0 && strncmp(entry, "HAKMEM_TEST_", 12) != 0)
         warn_unknown(entry, len);
 }
 
-/* A profile's value for an option that this build has left out. */
+/* Warns about a profile's value for an option that this build has left out. */
 static void take_nothing(const hk_profile_value_t *row) {
     hk_line_t profile = {0}, stays = {0};
     if (row->value == hk_options[row->option].otherwise)
@@ -164,7 +167,8 @@ static void take_nothing(const hk_profile_value_t *row) {
     hk_config_warn("HAKMEM_PROFILE", hk_line_text(&profile), left_out, hk_line_text(&stays));
 }
 
-/* Gives the profile its own name, and its values to all options that the environment left alone. */
+/* Replaces an older name of the profile by its own, and sets its values where the environment sets
+ * none. */
 static void apply_profile(void) {
     if (hk_option_origin(profile) != HK_FROM_ENVIRONMENT)
         return;
@@ -184,14 +188,14 @@ static void apply_profile(void) {
     }
 }
 
-/* Sign by sign, so that a process without options touches no page of constants. */
+/* Character by character, so that a process without options touches no page of constants. */
 static bool is_ours(const char *entry) {
     return entry[0] == 'H' && entry[1] == 'A' && entry[2] == 'K' && entry[3] == 'M' &&
            entry[4] == 'E' && entry[5] == 'M' && entry[6] == '_';
 }
 
-/* Of what is ours. It is looked up in no table either, for the proof is asked of processes whose memory is
- * measured. */
+/* Only for entries that is_ours() accepts. No table is used either: the proof is asked of processes
+ * whose memory is measured. */
 static bool is_proof(const char *entry) {
     return entry[7] == 'P' && entry[8] == 'R' && entry[9] == 'O' && entry[10] == 'O' &&
            entry[11] == 'F' && entry[12] == '=';

@@ -1,10 +1,10 @@
-/* The options. The table is options.def; a value comes from hak_ctl(), the environment, the
- * profile, the cgroup's limits or the table, the first of these that says something. */
+/* The options. The table is options.def. A value comes from the first of these that sets it:
+ * hak_ctl(), the environment, the profile, the cgroup's limits, the table. */
 #pragma once
 
 #include "base/base.h"
 
-/* What the words of some options mean, in their order. */
+/* The words of some options, in the order of their values. */
 #define HK_PROFILE_DEFAULT "balanced"
 #define HK_PROFILE_WORDS                                                                           \
     HK_PROFILE_DEFAULT                                                                             \
@@ -13,7 +13,7 @@ enum {
 #define HK_PROFILE(id, older, doc) HK_PROFILE_##id,
 #include "config/profiles.def"
     HK_PROFILE_COUNT,
-    /* never the effective value: the profile's own name is */
+    /* never effective: the profile's own name replaces it */
     HK_PROFILE_OLD_SPEED = HK_PROFILE_COUNT,
 };
 enum { HK_DECOMMIT_OFF, HK_DECOMMIT_FREE, HK_DECOMMIT_DONTNEED };
@@ -27,7 +27,7 @@ typedef struct {
 #define HK_WORD(field, env, value, words, level, when, doc) _Atomic uint64_t field;
 #define HK_TEXT(field, env, level, when, doc) _Atomic(const char *) field;
 #include "config/options.def"
-    atomic_bool asked; /* anybody has set more than the proof */
+    atomic_bool asked; /* any option but the proof has been set */
 } hk_config_t;
 
 /* The options by number, in the table's order. */
@@ -56,33 +56,33 @@ extern hk_config_t hk_config;
 extern _Atomic uint8_t hk_origins[HK_OPTION_COUNT]; /* atomic: any thread; an hk_origin_t each */
 #define hk_option_origin(field) ((hk_origin_t)hk_load_relaxed(&hk_origins[HK_OPTION_##field]))
 
-/* What lean does with free memory. */
+/* How free memory is given back. */
 HK_INLINE uint64_t hk_lean_mode(void) {
     return hk_option(lean) != 0 ? hk_option(lean_decommit) : HK_DECOMMIT_OFF;
 }
 
-/* Reads the environment and applies the profile. A value that cannot be used gets one line on
- * stderr and is ignored; so is an unknown HAKMEM_* name, with the nearest known one. So says what
- * has no effect, and, where HAKMEM_CONFIRM asks for it, all values. Ignores the environment of a
- * setuid program. Opens no file unless the environment says something of giving memory back. */
+/* Reads the environment and applies the profile. Each unusable value gets a line on stderr and is
+ * ignored; so does an unknown HAKMEM_* name, with the nearest known one. Also prints settings
+ * without effect and, with HAKMEM_CONFIRM, all values. Ignores the environment of a setuid program.
+ * Opens files only if the environment asks for memory to be given back. */
 void hk_config_load(void);
 
-/* From now on only hak_ctl() can write to the options, where the system and the linker help. */
+/* From now on the options are read-only except to hak_ctl(), where system and linker support it. */
 void hk_config_settle(void);
 
-/* The effective value by number: of an option that is no text, and of one that is. */
+/* The effective value by number: of an option that is no text, and of a text. */
 uint64_t hk_option_number(unsigned option);
 const char *hk_option_text(unsigned option);
 
-/* The lean target, in MiB, where the cgroup limits memory to so many bytes. */
+/* The lean target in MiB for a cgroup's limit in bytes. */
 uint64_t hk_config_target_mb(uint64_t limit);
 
-/* hak_ctl() (hakmem/hakmem.h) without telling the boxes. */
+/* hak_ctl() (hakmem/hakmem.h) without applying the change to other boxes. */
 int hk_config_control(const char *name, const char *value, char *out, size_t out_bytes);
 
 /* "hakmem: warning: NAME=value: problem; consequence" on stderr. */
 void hk_config_warn(const char *name, const char *value, const char *problem,
                     const char *consequence);
 
-/* In the child of a fork: whoever was in hk_config_control() is not there. */
+/* In a fork's child: no thread is in hk_config_control() any more. */
 void hk_config_forked(void);

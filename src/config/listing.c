@@ -4,7 +4,7 @@
 
 #include "config/table.h"
 
-/* Arrays, not pointers: those would be written to by the loader at each start. */
+/* Arrays, not pointers, which the loader would relocate at each start. */
 static const char origins[][12] = {"default", "cgroup", "profile", "environment", "run time"};
 static const char levels[][16] = {"stable", "experimental", "research"};
 static const char times[][12] = {"start", "run time"};
@@ -39,7 +39,7 @@ int hk_config_print_text(int fd, const char *begins) {
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         hk_line_t value = {0};
         put_value(&value, i, ENOUGH);
-        /* a long value takes the unit's room */
+        /* a long value takes room from the unit */
         const int unit = 28 - (int)hk_min(28, hk_max(value.len, 21));
         hk_output_put(&out, "%s%-39s %-21s %-*s %s\n", begins, hk_options[i].env,
                       hk_line_text(&value), unit, hk_options[i].unit, origin_of(i));
@@ -50,8 +50,8 @@ int hk_config_print_text(int fd, const char *begins) {
 
 /* ---- settings without effect ---- */
 
-/* const. The options from `first` to `last` have no effect while `other` has `value` and all from `from` to `to` (or
- * these are `other`) have 0; `what` that does. */
+/* const. The options from `first` to `last` have no effect while `other` has `value` and all
+ * options from `from` to `to` are 0 (or are `other` itself); `what` says why. */
 typedef struct {
     uint8_t first, last, other, from, to;
     uint64_t value;
@@ -112,7 +112,8 @@ void hk_config_note_suppressed(void) {
 
 /* ---- JSON ---- */
 
-/* Some, as paths, may be longer than a line has room for: it is `out`'s, or there is. */
+/* Flushes `out`, whose line this is, when the line is full: a path may be longer. NULL: the string
+ * fits. */
 static void put_string(hk_line_t *line, const char *before, const char *s, hk_output_t *out) {
     enum { LONGEST_ESCAPE = 6 };
     hk_line_put(line, "%s\"", before);

@@ -13,8 +13,8 @@ const hk_option_row_t hk_options[HK_OPTION_COUNT] = {
 #undef AT
 };
 
-/* Each text ends within its field of the row (C would cut off the end without a word), and a
- * default is one of the values that are allowed. */
+/* Each text fits its field with the final 0 (C drops that silently), and each default is
+ * allowed. */
 #define FITS(text, member) (sizeof(text) <= sizeof((hk_option_row_t *)0)->member)
 #define HK_UINT(field, name, value, lo, hi, of, level, when, text)                                 \
     _Static_assert(FITS(name, env) && FITS(of, unit) && FITS(text, doc), name);                    \
@@ -29,7 +29,7 @@ const hk_option_row_t hk_options[HK_OPTION_COUNT] = {
 _Static_assert(sizeof(hk_config_t) <= UINT16_MAX, "an offset");
 _Static_assert(HK_OPTION_COUNT <= UINT8_MAX, "the numbers in hk_profile_value_t");
 
-/* A group's number is that of its first option: the enumeration steps back after each. */
+/* A group's number is that of its first option: after each group the enumeration steps back. */
 enum {
 #define HK_GROUP(id, title) GROUP_##id, END_OF_##id = GROUP_##id - 1,
 #define HK_UINT(field, env, value, least, most, unit, level, when, doc) AT_##field,
@@ -99,11 +99,11 @@ static unsigned distance(const char *a, size_t a_len, const char *b, size_t b_le
     return row[b_len];
 }
 
-/* Whether so much of a word is left that who wrote the other one may have meant it. */
+/* Whether the distance is small enough that a user may have meant the word. */
 static bool is_near(unsigned far, size_t len) { return far <= hk_max(2, len / 3); }
 
 unsigned hk_option_nearest(const char *name, size_t len) {
-    enum { PREFIX = sizeof "HAKMEM_" - 1 }; /* says nothing: all have it */
+    enum { PREFIX = sizeof "HAKMEM_" - 1 }; /* common to all names */
     unsigned nearest = HK_OPTION_COUNT, least = UINT32_MAX;
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         const size_t known = strlen(hk_options[i].env);
@@ -150,7 +150,7 @@ void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead
         return;
     }
     hk_line_put(line, "one of %s is allowed", row->words);
-    if (row->words[1] != '|') /* not a switch */
+    if (row->words[1] != '|') /* not the switch 0|1 */
         say_nearest(line, row->words, instead_of);
 }
 

@@ -1,7 +1,7 @@
-/* The rows of options.def and profiles.def as data: what an option is called, what it may be, and
- * how its values are read and written. Knows nothing of effective values.
+/* The rows of options.def and profiles.def as data: each option's name, allowed values, and how its
+ * values are parsed and printed. Knows no effective values.
  *
- * No row has a pointer: rows with pointers would be written to by the loader at each start. */
+ * No row contains a pointer, which the loader would relocate at each start. */
 #pragma once
 
 #include "base/report.h"
@@ -22,7 +22,7 @@ typedef struct {
 
 extern const hk_option_row_t hk_options[HK_OPTION_COUNT];
 
-/* A profile is a word of HAKMEM_PROFILE; there may be an older one for it. */
+/* A profile: a word of HAKMEM_PROFILE, and an older word for it, or the same. */
 typedef struct {
     uint8_t word, older;
     char doc[120];
@@ -41,22 +41,22 @@ enum {
 extern const hk_profile_row_t hk_profiles[HK_PROFILE_COUNT];
 extern const hk_profile_value_t hk_profile_values[HK_VALUE_COUNT];
 
-/* The title of the group that begins with this option, else NULL. */
+/* The title of the group that begins with this option; NULL: none does. */
 const char *hk_option_group(unsigned option);
 
-/* False: this build has left out what the option is about. */
+/* False: this build has left out the feature. */
 bool hk_option_built(unsigned option);
 
-/* The option of this name, HK_OPTION_COUNT if there is none. */
+/* The option of this name; HK_OPTION_COUNT: none. */
 unsigned hk_option_find(const char *name, size_t len);
-/* The one with the most similar name; HK_OPTION_COUNT where none is similar. */
+/* The option with the most similar name; HK_OPTION_COUNT: none is similar. */
 unsigned hk_option_nearest(const char *name, size_t len);
 
-/* The number that `text` means for an option that is no text; false if it is not allowed. */
+/* Parses a value of an option that is no text; false: it is not allowed. */
 bool hk_option_parse(unsigned option, const char *text, uint64_t *value);
-/* A value that such an option may have. */
+/* Whether such an option may have this value. */
 bool hk_option_is_valid(unsigned option, uint64_t value);
-/* "one of a|b|c is allowed (the nearest is b)". */
+/* Appends "one of a|b|c is allowed (the nearest is b)". */
 void hk_option_say_allowed(hk_line_t *line, unsigned option, const char *instead_of);
-/* The value as the environment would have it. */
+/* Appends the value as in the environment. */
 void hk_option_print(hk_line_t *line, unsigned option, uint64_t value);

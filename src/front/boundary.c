@@ -46,7 +46,7 @@ static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
         hk_magazine_give_or_flush(thread, kind, p);
 }
 
-/* A free that may take no lock: of a small block as another thread would do it. */
+/* Frees without taking a lock: a small block becomes a remote free, a large one is put aside. */
 static HK_COLD void free_without_locks(void *p, unsigned kind) {
     if (kind < HK_CLASS_COUNT)
         hk_heap_give_remote(kind, p);
@@ -61,19 +61,20 @@ static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
         HK_TIMED(free_slow, hk_observed_free(thread, p));
 }
 
-/* Without a flat map each free comes to the boundary; a magazine with room still takes the block as
- * on the hit path, that is, without entering. */
-static bool push_without_map(hk_thread_t *thread, void *p) {
+/* Without a flat map each free comes to the boundary; a magazine with room takes the block as a hit
+ * would, without entering: by the cache that the thread goes by, for its trap must be sprung. */
+static bool push_without_map(hk_tcache_t *tc, void *p) {
     unsigned kind = hk_map_kind(p);
-    return hk_kind_is_class(kind) && hk_magazine_give(thread, kind, p);
+    return hk_kind_is_class(kind) && hk_hit_push_kind(tc, kind, p);
 }
 
 HK_INLINE void free_unguarded(void *p) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    hk_thread_t *thread = tc->thread;
     unsigned plan = thread != NULL ? hk_observed(thread) : 0;
     if (HK_UNLIKELY(plan != 0))
         free_observed(thread, plan, p);
-    else if (hk_map_has_flat() || thread == NULL || !push_without_map(thread, p))
+    else if (hk_map_has_flat() || thread == NULL || !push_without_map(tc, p))
         HK_TIMED(free_slow, hk_free_long(p));
 }
 
@@ -101,7 +102,7 @@ void hk_free_unwatched(void *p, hk_by_t by, size_t n) {
         free_unguarded(p);
 }
 
-/* A thread's end frees NULL a dozen times. */
+/* NULL first: a thread's end frees it a dozen times. */
 HK_NOINLINE void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
     if (p == NULL)
         return;
@@ -154,8 +155,9 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
                                                  : hk_magazine_take_or_refill(thread, cls);
 }
 
-/* Gives all free memory back to the system, as far as this thread can get at it, or all but the small blocks that wait in
- * quarantine; returns the bytes. The thread makes way for a fork, and may be NULL after it. */
+/* Gives all free memory back to the system, as far as this thread can reach it; small blocks in
+ * quarantine only with `what_waits`. Returns the bytes. The thread makes way for a fork, and
+ * *thread may be NULL after it. */
 static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
     hk_thread_flush(*thread, what_waits);
     hk_threads_cool_orphans();
@@ -170,7 +172,8 @@ static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
     return bytes + hk_purge_all(hk_thread_makes_way, thread);
 }
 
-/* A block of the class is aligned to so much, for which its size was chosen. */
+/* The alignment of all blocks of the class, for which hk_size_for_alignment() may have chosen its
+ * size. */
 static size_t alignment_of(unsigned cls) {
     const size_t size = cls != 0 ? hk_classes[cls].size : 1;
     return size & -size;
@@ -181,12 +184,13 @@ static void *take_packed(unsigned cls, size_t n, size_t align) {
     return most <= HK_PACK_ALIGN ? hk_pack_alloc(hk_max(n, 1), most) : NULL;
 }
 
-/* The last try is made under the purge lock, so that no purge keeps out of reach what there is. Where no slab can be had packs may
- * have room that only few of their blocks keep from going back: once all had to go back to find that, they are asked first. */
+/* The last try holds the purge lock, so that no purge keeps free memory out of reach. Where no slab
+ * can be had, packs may still have room, in slices that a few of their blocks keep from going back.
+ * Once everything had to go back to find that, packs are asked first. */
 static HK_COLD void *reclaim_and_take(hk_thread_t **thread, unsigned cls, size_t n, size_t align,
                                       size_t *dirty) {
     static atomic_bool packs_first; /* atomic: any thread */
-    /* what cannot be had, whatever is given up for it, says nothing of how much is left for others */
+    /* A request that could never be met says nothing of how much is left for others. */
     const bool never = hk_limit_excludes(hk_minus(n, HK_MAP_BYTES), 0);
     void *p = hk_bounds_look(never ? 0 : n) ? take(*thread, cls, n, align, dirty) : NULL;
     if (p != NULL || never || hk_limit_excludes(n, 0))
@@ -194,7 +198,7 @@ static HK_COLD void *reclaim_and_take(hk_thread_t **thread, unsigned cls, size_t
     const bool packs = cls != 0 && !hk_guarded() && hk_region_is_bounded();
     if (packs && hk_load_relaxed(&packs_first) && (p = take_packed(cls, n, align)) != NULL)
         return p;
-    /* who asks for too much shall not undo that small blocks wait: they are little */
+    /* A large request does not empty the quarantines of small blocks, which are little. */
     reclaim(thread, cls != 0);
     if (*thread == NULL)
         return NULL;
@@ -217,7 +221,7 @@ static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty
     *dirty = n;
     if (HK_UNLIKELY(thread == NULL)) {
         void *p = alloc_without_locks(cls, n, align);
-        /* where the system refuses that, another thread's fork is waited for */
+        /* Where the system refuses that, the thread waits for the other thread's fork to end. */
         if (p != NULL || (thread = hk_thread_enter_after_fork()) == NULL) {
             *dirty = 0;
             return p;
@@ -239,7 +243,8 @@ static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty
 
 _Atomic(hk_refusal_t *) hk_refusal;
 
-/* Not to who hears already, nor from a signal handler that has interrupted the allocator. */
+/* Calls the refusal hook: true if it asks for another try. Not from the hook itself, nor from a
+ * signal handler that interrupted the allocator. */
 static HK_COLD bool somebody_frees(size_t n, unsigned tries) {
     hk_refusal_t *hear = hk_load_acquire(&hk_refusal);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
@@ -264,7 +269,7 @@ HK_COLD void *hk_refused(void) {
 
 static HK_COLD void *refused(size_t n) {
     static atomic_flag said = ATOMIC_FLAG_INIT;
-    /* a program that cannot even start has no words for it */
+    /* Such a program cannot start, nor say why itself. */
     if (n <= HK_UNIT && hk_counted_ever(region_maps) == 0 && hk_counted_ever(guard_fences) == 0 &&
         hk_limit() == 0 && !atomic_flag_test_and_set(&said))
         hk_say("hakmem: warning: no memory: the system refuses this process its first mapping; "
@@ -272,8 +277,8 @@ static HK_COLD void *refused(size_t n) {
     return hk_refused();
 }
 
-/* A block of n bytes, aligned to `align`, from the bin of class cls or, where that is 0, a large
- * one. */
+/* A block of n bytes, aligned to `align`, of class cls or, where that is 0, a large one; *dirty as
+ * of hk_large_alloc(). */
 static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     if (HK_UNLIKELY(n > HK_MOST_BYTES || align > HK_MOST_BYTES))
         return hk_refused();
@@ -286,7 +291,7 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     }
 }
 
-/* `up` bytes: n, and what its alignment takes. A sample is of what was asked for. */
+/* `up`: n, rounded up for its alignment. A sample is of what was asked for. */
 HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, hk_told_t asked) {
     void *p = hk_sampling() ? hk_sampled_malloc(thread, asked.n, asked.align, asked.by) : NULL;
     if (p == NULL && (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED)
@@ -296,7 +301,7 @@ HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, h
     return p;
 }
 
-/* Apart, so that what is guarded need not save what this does. */
+/* A function of its own, so that guarded operations need not save the registers it uses. */
 static HK_NOINLINE void *unguarded(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     const unsigned plan = thread != NULL ? hk_observed(thread) : 0;
@@ -331,7 +336,8 @@ void *hk_take_block(unsigned cls, size_t n, size_t align) {
     return allocate(cls, n, align, &dirty);
 }
 
-/* Up to the end of a page: what is usable behind that may have no memory, and would get some. */
+/* Clears up to the end of a page: usable bytes behind that may have no memory, and would get
+ * some. */
 void *hk_take_clear(size_t n, size_t align) {
     size_t dirty;
     void *p = allocate(0, n, align, &dirty);
@@ -381,7 +387,7 @@ void hk_front_start(void) {
     if (hk_plan_from_options() != 0 || hk_option(guard_sample) != 0 ||
         hk_option(sections_sample) != 0)
         hk_front_apply();
-    /* without a record its first allocation will see to it */
+    /* A thread without a record is prewarmed at its first allocation. */
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;

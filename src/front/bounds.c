@@ -10,7 +10,7 @@
 /* More than any limit that matters; a request above it fails for its own sake. */
 #define BOUNDED_MOST ((size_t)32 << 30)
 
-static atomic_bool limit_is_new; /* atomic: any thread; nobody has looked since it was set */
+static atomic_bool limit_is_new; /* atomic: any thread; no thread has looked since it was set */
 
 static bool flat_map_fits(size_t wanted) {
     if (HK_LIKELY(!hk_load_relaxed(&limit_is_new)))
@@ -25,7 +25,7 @@ HK_COLD bool hk_bounds_look(size_t wanted) {
     wanted = hk_min(wanted, BOUNDED_MOST);
     bool news = hk_region_look_at_bounds(wanted);
     if (news && hk_guarded())
-        hk_freed_trim(); /* what waits has addresses, and what is kept memory, which others want now */
+        hk_freed_trim(); /* waiting blocks hold addresses, kept ones memory: both are wanted */
     if (!hk_map_has_flat() || (!hk_map_is_refused() && flat_map_fits(wanted)))
         return news;
     hk_threads_give_up_flat_map();
@@ -37,8 +37,9 @@ void hk_data_limited(void) {
     hk_store_relaxed(&hk_region_look_is_due, true);
 }
 
-/* Where nobody has allocated yet, the first allocation looks. Another thread may have noticed the limit first, and be about
- * to give the map back: that is done, too, before the program goes on. */
+/* Where the process has not allocated yet, its first allocation looks. If another thread has
+ * noticed the limit first, and is giving the map back, this waits for the end of that before the
+ * program goes on. */
 void hk_addresses_limited(bool own) {
     const int saved = errno;
     if (own && hk_os_address_limit() <= SIZE_MAX / 2)

@@ -5,28 +5,30 @@
 #include "os/os.h"
 #include "policy/look.h"
 
-/* Where very many threads have so little each, on average, and are so many for each processor that few can be busy at once, all are of the
- * crowd. */
+/* Where very many threads have less than LITTLE_EACH on average, and are more than MANY_EACH for
+ * each processor, so that few can be busy at once, all are of the crowd. */
 #define LITTLE_EACH HK_MIB
 enum { MANY_EACH = 2 };
 
-/* So many blocks of a class lie on a shelf at most, and so many bytes; none of a larger one. */
+/* A shelf holds at most SLOTS blocks and SHELF_BYTES, and no block above LARGEST. */
 enum { SLOTS = HK_HOSTILE ? 2 : 31 };
 #define SHELF_BYTES (16 * HK_KIB)
 #define LARGEST (4 * HK_KIB)
 
-/* What has been freed and waits for who comes next. The slots are the truth. How many of them are full is a hint, by which these are the
- * first ones: who has read it may go on when others have changed both. */
+/* Freed blocks that wait for the next thread. The slots alone are the truth; `full` is a hint that
+ * the first so many of them hold a block, and a thread that has read it may act when others have
+ * changed both. */
 typedef struct {
-    atomic_ushort full, room;    /* atomic: any thread; slots, the latter as of the last visit */
-    atomic_bool used;            /* atomic: any thread; somebody has come since it was cleared */
+    atomic_ushort full, room;    /* atomic: any thread; slots; `room` as of the last visit */
+    atomic_bool used;            /* atomic: any thread; a thread has visited since it was cleared */
     _Atomic(void *) slot[SLOTS]; /* atomic: any thread; a block, or NULL */
 } shelf_t;
 
-/* Processors so far apart share theirs; and after so many times a thread asks where it is. */
+/* Processors whose numbers differ by a multiple of PROCESSORS share shelves; a thread asks where it
+ * is once in TURNS uses. */
 enum { PROCESSORS = 256, TURNS = 16 };
 
-/* Class 0 has none, and says whether any other is used. */
+/* Class 0 has no shelf: its `used` says whether any other is used. */
 struct hk_shelves {
     shelf_t of[HK_CLASS_COUNT];
 };
@@ -35,13 +37,14 @@ hk_heap_t hk_crowds[HK_CROWDS];
 atomic_uint hk_crowds_idle;
 
 static _Atomic(hk_shelves_t *) shelves[PROCESSORS]; /* atomic: const once set, by any thread */
-static atomic_uint processors;                      /* atomic: any thread; that have shelves */
-static atomic_uint more;     /* atomic: any thread; but for the first, how many are in use */
-static atomic_bool gathered; /* atomic: written under the registry lock; there were many once */
-static atomic_bool stocked;  /* atomic: any thread; and what they put on shelves may lie there */
+static atomic_uint processors; /* atomic: any thread; how many processors have shelves */
+static atomic_uint more;       /* atomic: any thread; shared heaps in use, less one */
+static atomic_bool gathered;   /* atomic: written under the registry lock; heaps initialised */
+static atomic_bool stocked;    /* atomic: any thread; blocks may still lie on shelves */
 
-/* Not before there are many threads: most processes never touch these pages. Once they are few again anybody may have
- * the slabs. */
+/* The heaps are initialised when there are many threads for the first time: most processes never
+ * touch these pages. Once threads are few again, the heaps are orphans, whose slabs any thread may
+ * adopt. */
 HK_COLD void hk_crowds_gather_locked(bool many) {
     const bool before = hk_load_relaxed(&gathered);
     for (unsigned i = 0; i < HK_CROWDS && !before; i++)
@@ -64,16 +67,16 @@ hk_heap_t *hk_crowd(hk_thread_t *thread) {
     return &hk_crowds[thread->crowd];
 }
 
-/* ---- who is one of it ---- */
+/* ---- who is of the crowd ---- */
 
-/* One of many threads does, but for one that comes and goes where they are not very many: a record that has served
- * several would have each of them cross the boundary for nearly every block. */
+/* One of many threads does, unless its record has served several and threads are not very many:
+ * where threads come and go, each would cross the boundary for nearly every block. */
 bool hk_crowd_begins(const hk_thread_t *thread) {
     return hk_threads_are_many() &&
            (hk_threads_are_very_many() || !hk_thread_comes_and_goes(thread));
 }
 
-/* Not where somebody has said how much each thread's magazines may hold. */
+/* Whether all threads are of the crowd, busy or not. Never where HAKMEM_TCACHE_KB is set. */
 static HK_COLD bool is_for_all(void) {
     const size_t threads = hk_load_relaxed(&hk_heap_threads);
     return hk_threads_are_very_many() && hk_option_origin(tcache_kb) == HK_FROM_DEFAULT &&
@@ -81,7 +84,8 @@ static HK_COLD bool is_for_all(void) {
            hk_look_in_use() / threads < LITTLE_EACH;
 }
 
-/* Under a guard, where it takes a lock each time, who has come so often is busy. */
+/* After HK_CROWD_VISITS operations a thread is busy in the class and leaves, unless all are of the
+ * crowd. Under a guard, where each visit takes a lock, it leaves in any case. */
 bool hk_crowd_stays(hk_magazine_t *magazine) {
     if (++magazine->crowd_visits == 0)
         magazine->crowd = is_for_all() && !hk_guarded();
@@ -90,17 +94,24 @@ bool hk_crowd_stays(hk_magazine_t *magazine) {
 
 bool hk_crowd_calls(void) { return hk_threads_are_very_many() && is_for_all(); }
 
+void hk_crowd_leave(hk_thread_t *thread) {
+    if (!hk_load_relaxed(&gathered) || hk_guarded())
+        return;
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        thread->magazines[cls].crowd = false;
+}
+
 /* ---- shelves ---- */
 
-/* Those of the processor that the thread was on a moment ago; NULL: none were made yet. */
+/* The shelves of the processor that the thread was on a moment ago; NULL: not made yet. */
 HK_INLINE hk_shelves_t *at_hand(hk_thread_t *thread) {
     if (HK_UNLIKELY(thread->turns++ % TURNS == 0))
         thread->shelves = hk_load_acquire(&shelves[(unsigned)hk_os_cpu() % PROCESSORS]);
     return thread->shelves;
 }
 
-/* The same, made if need be: two threads may do so at the same time, and what the second one has made is lost, for once. NULL: out of
- * memory. */
+/* The same, made if need be. Threads may race to create them; each loser's copy is leaked, once per
+ * processor. NULL: out of memory. */
 static hk_shelves_t *at_hand_for_certain(hk_thread_t *thread) {
     if (HK_LIKELY(at_hand(thread) != NULL))
         return thread->shelves;
@@ -119,7 +130,8 @@ static void set_used(shelf_t *shelf) {
         hk_store_seq(&shelf->used, true);
 }
 
-/* The one at hand; NULL: the class has none, or there is no memory for it. */
+/* The class's shelf at hand, which becomes used; NULL: its blocks are too large, or there is no
+ * memory. */
 static shelf_t *shelf_for(hk_thread_t *thread, unsigned cls) {
     hk_shelves_t *own = at_hand_for_certain(thread);
     if (own == NULL || hk_classes[cls].size > LARGEST)
@@ -129,7 +141,7 @@ static shelf_t *shelf_for(hk_thread_t *thread, unsigned cls) {
     return &own->of[cls];
 }
 
-/* How many blocks of the class the shelf has room for from now on. */
+/* Sets and returns how many blocks of the class the shelf has room for from now on. */
 static unsigned look_for_room(shelf_t *shelf, unsigned cls) {
     const size_t most = SHELF_BYTES / hk_classes[cls].size;
     const unsigned slots = hk_heap_is_sparse(cls) ? 0 : (unsigned)hk_min(most, SLOTS);
@@ -156,7 +168,8 @@ HK_INLINE bool put_on(shelf_t *shelf, void *p) {
     return true;
 }
 
-/* Whether the long way is taken: by who is not of the crowd, or has another look at whether it stays there. */
+/* Whether the operation goes to the boundary: the thread is not of the crowd, or decides there
+ * whether it stays. */
 HK_INLINE bool is_due(hk_magazine_t *magazine) {
     if (!magazine->crowd || magazine->crowd_visits == HK_CROWD_VISITS - 1)
         return true;
@@ -182,8 +195,9 @@ bool hk_crowd_push(void *p) {
     return HK_LIKELY(own != NULL) && put_on(&own->of[cls], p);
 }
 
-/* What lies there, up to so many, whatever the hint says, which is right again after that: one who was stopped before storing it has it point
- * at slots that others have emptied meanwhile. How many. */
+/* Takes up to `most` blocks off the shelf, whatever the hint says, and corrects the hint: a thread
+ * that was stopped before it stored that may have left it pointing at slots that others emptied
+ * meanwhile. Returns how many. */
 static unsigned empty(shelf_t *shelf, void **blocks, unsigned most) {
     unsigned n = 0, i = SLOTS;
     while (i != 0 && n < most)
@@ -195,15 +209,16 @@ static unsigned empty(shelf_t *shelf, void **blocks, unsigned most) {
     return n;
 }
 
-/* Where the shelf is empty half of one is fetched. */
-void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
+/* Where the shelf is empty, half of one is fetched. */
+void *hk_crowd_take(hk_thread_t *thread, unsigned cls, unsigned *moved) {
     void *few[SLOTS];
     shelf_t *shelf = shelf_for(thread, cls);
     const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
+    *moved = 0;
     if (shelf != NULL && empty(shelf, few, 1) != 0)
         return few[0];
     hk_heap_t *heap = hk_crowd(thread);
-    unsigned left = hk_heap_take(heap, cls, few, (unsigned)hk_max(slots / 2, 1));
+    unsigned left = *moved = hk_heap_take(heap, cls, few, (unsigned)hk_max(slots / 2, 1));
     void *p = left != 0 ? few[--left] : NULL;
     while (left != 0 && put_on(shelf, few[left - 1]))
         left--;
@@ -212,7 +227,8 @@ void *hk_crowd_take(hk_thread_t *thread, unsigned cls) {
     return p;
 }
 
-/* Where the shelf is full it goes to its slab, with half of what lies there; or all, where there is to be none. */
+/* Where the shelf is full p goes to its slab, with half of what lies there; with all where the
+ * shelf is to hold none. */
 unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
     void *few[1 + SLOTS] = {p};
     shelf_t *shelf = shelf_for(thread, cls);
@@ -225,8 +241,8 @@ unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
     return n;
 }
 
-/* From here on there is no room before somebody comes to the boundary: who is stopped on the way there leaves a block behind at most, until
- * the shelf is used again. */
+/* The shelf has no room until a thread comes to the boundary. A thread that was stopped inside
+ * put_on() leaves at most one block behind, until the shelf is used again. */
 static void clear(shelf_t *shelf, unsigned cls) {
     void *few[SLOTS];
     hk_store_relaxed(&shelf->room, (unsigned short)0);
@@ -235,7 +251,8 @@ static void clear(shelf_t *shelf, unsigned cls) {
         hk_heap_give(&hk_crowds[0], cls, few, n);
 }
 
-/* Those that nobody has used are passed over: threads may be many and few again with each that comes and goes. */
+/* Shelves that no thread has used are passed over: with each thread that comes and goes, threads
+ * may be many and few again. */
 void hk_crowds_clear(void) {
     for (unsigned i = 0; i < PROCESSORS; i++) {
         hk_shelves_t *all = hk_load_acquire(&shelves[i]);

@@ -11,8 +11,9 @@ static char *map(size_t bytes, size_t align) {
     return hk_map_committed(hk_os_map(bytes, hk_max(align, HK_SLICE)), bytes);
 }
 
-/* A block is all of its mapping, and the last slice of that has another kind: so the page map alone says where a block
- * begins and ends, however many lie side by side, and nothing that can be written to by way of a block. */
+/* A block takes all of its mapping, whose last slice has another kind: so the page map alone says
+ * where a block begins and ends, however many lie side by side, and there is no header that a
+ * program could overwrite. */
 void *hk_emergency_alloc(size_t n, size_t align) {
     const size_t slices = hk_max(hk_slices_of(n), 2), bytes = slices * HK_SLICE;
     char *p = map(bytes, align);
@@ -32,7 +33,7 @@ static bool is_inside(const char *p) {
     return !hk_is_aligned((uintptr_t)p, HK_SLICE) || hk_map_kind(p - HK_SLICE) == HK_KIND_EMERGENCY;
 }
 
-/* Of a block, whatever its first slice is. */
+/* The bytes of a block, whatever kind its first slice has: a free has changed that. */
 static size_t bytes_of(const char *p) {
     const char *last = p + HK_SLICE;
     while (hk_map_kind(last) == HK_KIND_EMERGENCY)
@@ -40,7 +41,7 @@ static size_t bytes_of(const char *p) {
     return (size_t)(last - p) + HK_SLICE;
 }
 
-/* Of several threads that free it one succeeds. */
+/* Of several threads that free it one succeeds; for the others it is an invalid free. */
 void hk_emergency_free(void *p) {
     if (is_inside(p) || !hk_map_change(p, HK_KIND_EMERGENCY, HK_KIND_FOREIGN))
         hk_fatal(HK_INVALID_FREE, p);

@@ -22,7 +22,7 @@
 
 /* ---- the start, and the thread's part ---- */
 
-/* The calling thread's, by the shortest way; NULL: there may be one all the same. */
+/* The calling thread's quarantine, by the shortest way; NULL: it may have one even so. */
 HK_INLINE hk_quarantine_t *quarantine_at_hand(void) {
     return hk_load_acquire(&hk_load_relaxed(&hk_tc)->quarantine);
 }
@@ -51,7 +51,7 @@ static signed char alone(void) {
     return plan == HK_MAGAZINES_COUNTED ? HK_ALONE_COUNTED : HK_ALONE_NOT;
 }
 
-/* Once more where it has changed meanwhile, as in hk_watched_apply(). */
+/* Repeated if it has changed meanwhile, as in hk_watched_apply(). */
 void hk_alone_look(void) {
     do
         hk_store_seq(&hk_alone, alone());
@@ -76,18 +76,20 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
     hk_quarantine_t *q = hk_quarantine_of(thread);
-    uint64_t other = q == NULL ? hk_guard_stream() : 0; /* a new thread has none yet */
+    uint64_t other = q == NULL ? hk_guard_stream() : 0; /* a new thread has no quarantine yet */
     hk_block_touch(blocks, n, cls);
     hk_guard_shuffle(q != NULL ? &q->stream : &other, blocks, n);
 }
 
 /* ---- malloc ---- */
 
-/* A block has room for its tail, and for a window to look at that (guard/tail.h). */
+/* The bytes that a block of n takes: with room for its tail, and for a window to check that
+ * (guard/tail.h). */
 static size_t with_tail(size_t n) { return hk_max(n + hk_guard->tail, HK_TAIL_WINDOW); }
 
-/* Where there are many threads a class has few places until it has turned out that its thread frees much of it. A signal handler may have
- * done so since it was asked. */
+/* Gives the class all its places in quarantine. Where threads are many it has few, until its thread
+ * has freed many blocks of it. Once closed it is asked again: a signal handler may have done this
+ * meanwhile. */
 static void grow(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, bool frees) {
     const bool may = hk_quarantine_is_small(q, cls) && !hk_quarantine_is_busy(q) &&
                      (!hk_threads_are_many() || (frees && hk_quarantine_visited_often(q, cls)));
@@ -100,16 +102,18 @@ static void grow(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, bool fre
     hk_gate_leave(thread);
 }
 
-/* Whether the process has, and had, no other thread, if the C library says so: then nobody is at a block meanwhile. */
+/* Whether the process has, and had, only one thread, if the C library says so: then no other thread
+ * is at a block. */
 static bool has_one_thread(void) {
     return &__libc_single_threaded != NULL && __libc_single_threaded != 0;
 }
 
-/* So often a thread has come the long way that does but a little. */
+/* Long visits that a thread makes which does only a little. */
 enum { HARDLY = 16 };
 
-/* What was written over is found when it is freed, or serves again; the blocks that came from slabs last are looked at sooner, each time
- * that a thread comes the long way while it has hardly done so, and now and then later. It is closed. */
+/* Overwritten blocks are found when they are freed or serve again. Those that came from slabs last
+ * are checked sooner: at each long visit of a thread that has made few, and now and then later. The
+ * quarantine is closed. */
 static void look_again(hk_quarantine_t *q) {
     enum { NOW_AND_THEN = 128 };
     const unsigned visits = ++q->visits_of_all;
@@ -117,16 +121,17 @@ static void look_again(hk_quarantine_t *q) {
         return;
     for (unsigned i = 0; i < HK_QUARANTINE_RECENT; i++)
         if (q->recent[i] != NULL && HK_UNLIKELY(!hk_block_look_around(q->recent[i])))
-            q->recent[i] = NULL; /* it has been said */
+            q->recent[i] = NULL; /* reported already */
 }
 
-/* A few of the magazine's, where none has waited, or only what a signal handler has left there since; taken in the magazine's order,
- * which is memory's but for a few: who comes back to the blocks in the order in which they were asked for waits for memory where that
- * runs backwards. Returns how many. */
+/* Takes a few blocks from the magazine, where none has waited, or only those that a signal handler
+ * has left since. They keep the magazine's order, which is nearly that of memory: a thread that
+ * uses blocks in the order in which it asked for them would wait for memory if addresses ran
+ * backwards. Returns how many. */
 static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     void *blocks[HK_QUARANTINE_MORE_FRESH];
     if (HK_UNLIKELY(hk_load_relaxed(&thread->gate) == HK_INSIDE))
-        return 0; /* a handler's: its thread may be about to take what is on top of the magazine */
+        return 0; /* a handler's thread may be about to take the magazine's top block */
     grow(thread, q, cls, false);
     const uint64_t dice = hk_quarantine_close(q);
     look_again(q);
@@ -140,7 +145,7 @@ static unsigned refill(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     return n;
 }
 
-/* The block that was just taken, whatever it is. What was closed is opened. */
+/* Hands out the block that was just taken, whatever is odd about it, and opens the quarantine. */
 static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, unsigned cls, size_t n,
                                       hk_by_t by) {
     const hk_waiting_t is = hk_load_relaxed(&q->bays[cls].top)[1];
@@ -149,7 +154,8 @@ static HK_NOINLINE void *hand_out_any(hk_quarantine_t *q, uint64_t dice, unsigne
     return is.p;
 }
 
-/* Whoever is interrupted may be about to take what is on top, of what has waited or of the magazine: it is not for the handler. */
+/* An interrupted thread may be about to take the top block of quarantine or magazine, so its signal
+ * handler gets neither. */
 static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t by) {
     const unsigned cls = hk_class_of(bytes);
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
@@ -163,7 +169,7 @@ static HK_NOINLINE void *of_class(size_t bytes, size_t n, size_t align, hk_by_t 
         p = hk_quarantine_take(q, cls).p;
     if (p == NULL)
         p = hk_take_block(cls, bytes, align);
-    if (p == NULL || hk_map_kind(p) != cls) /* none, or the emergency heap's */
+    if (p == NULL || hk_map_kind(p) != cls) /* NULL, or the emergency heap's */
         return p;
     const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
     if (q != NULL)
@@ -183,7 +189,7 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
         return p;
     const size_t bytes = align > 8 ? hk_size_for_alignment(with_tail(n), align) : with_tail(n);
     if ((n == 0 || bytes > HK_MID_MAX || bytes - n > HK_BLOCK_MOST_SLACK) && hk_guard->fences) {
-        hk_thread_served(); /* fences need no record, but at the end others must know (keep_others_out) */
+        hk_thread_served(); /* fences need no record, but keep_others_out() must see this thread */
         p = hk_fence_alloc(n, align, false, by);
     }
     if (p != NULL)
@@ -191,7 +197,7 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
     return bytes <= HK_MID_MAX ? of_class(bytes, n, align, by) : hk_take_clear(n, align);
 }
 
-/* Where none has waited: by the short way again once a few of the magazine's are ready, as it mostly has some. */
+/* Where no block has waited: the short way again, once a few of the magazine's blocks are ready. */
 static HK_NOINLINE void *unsampled_refilled(unsigned cls, size_t n, hk_by_t by) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = hk_quarantine_of(thread);
@@ -203,11 +209,12 @@ static HK_NOINLINE void *unsampled_refilled(unsigned cls, size_t n, hk_by_t by) 
 HK_INLINE void *unsampled(size_t n, hk_by_t by) {
     if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1))
         return hk_guarded_aligned(n, 8, by);
-    /* the classes are multiples of 16 bytes, but for one that is too short for a window; 0 where they are hidden */
+    /* classes are multiples of 16 bytes but for the first, too short for a window; 0 while the
+     * table is hidden */
     const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
     hk_quarantine_t *q = quarantine_at_hand();
     const uint64_t dice = HK_LIKELY(q != NULL) ? hk_quarantine_close(q) : 0;
-    if (HK_LIKELY(dice != 0)) { /* else it is interrupted */
+    if (HK_LIKELY(dice != 0)) { /* else a signal handler has interrupted its thread */
         hk_bay_t *bay = hk_quarantine_bay(q, cls);
         const hk_waiting_t *got = hk_quarantine_take_closed(bay);
         if (HK_LIKELY(got != NULL)) {
@@ -231,8 +238,10 @@ void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
 
 /* ---- free ---- */
 
-/* Who frees before it ever allocates counts as a second thread too (hk_block_set_free). But who is past its end, and has no record,
- * frees under the shared one's lock, which keeps a look at all blocks out (front/guarded_end.c). NULL: it has one, or none can be had. */
+/* For a free by a thread without a record. One that frees before it allocates gets its own, and
+ * counts as a second thread (hk_block_set_free). One past its end gets the shared record, locked,
+ * which keeps out a look at all blocks (front/guarded_end.c). NULL: it has a record of its own, or
+ * can have none. */
 static hk_thread_t *enter_past_end(void) {
     hk_thread_t *own = hk_load_relaxed(&hk_tc)->thread;
     hk_thread_t *thread = own == NULL ? hk_thread_enter_to_free() : NULL;
@@ -268,7 +277,8 @@ static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, voi
         hk_free_long(p);
 }
 
-/* Half of those that have waited go to the magazine, or to their slabs where that has no room. */
+/* Half of the blocks that have waited go to the magazine, or to their slabs where that has no
+ * room. */
 static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     uint64_t dice = hk_quarantine_close(q);
     const hk_waiting_t *place;
@@ -284,8 +294,9 @@ static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
     hk_quarantine_open(q, dice);
 }
 
-/* Puts a block that was taken back into quarantine, having made room where those are too many that have waited. What a handler frees
- * that has interrupted its thread at a block goes to its slab as another thread's would: nothing is put where that takes or puts some. */
+/* Puts a block that was taken back into quarantine; makes room first where too many have waited. A
+ * signal handler that interrupted its thread at a block makes it a remote free instead: it puts
+ * nothing where its thread takes or puts blocks. */
 static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     hk_quarantine_t *q = hk_quarantine_of(thread);
@@ -320,7 +331,7 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
         hk_thread_leave(past_end);
 }
 
-/* What has no way in of its own, and the first of each class. */
+/* For blocks too long to be cleared by the short way, and for the first of each class. */
 static HK_NOINLINE void free_longer(hk_quarantine_t *q, void *p, unsigned cls, hk_by_t by,
                                     size_t n) {
     const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
@@ -356,10 +367,10 @@ HK_INLINE void free_small(void *p, size_t cls, hk_by_t by, size_t n) {
     }
 }
 
-/* Of class 1 no block is guarded. */
+/* No block of class 1 is guarded. */
 HK_INLINE bool may_be_guarded(size_t kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
 
-/* Whatever the flat map says, where there is one. */
+/* By the page map, where the flat one is not there or says that p is no guarded block. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
     const unsigned kind = hk_map_kind(p);
     if (may_be_guarded(kind))
@@ -370,7 +381,7 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
         free_other(p, kind, by, n);
 }
 
-/* The block is written to at once, and comes while its shadow does. */
+/* The block is written to at once: it is fetched while its shadow is. */
 HK_INLINE void release(void *p, hk_by_t by, size_t n) {
     __builtin_prefetch(p, 1);
     const size_t cls =
@@ -392,7 +403,8 @@ size_t hk_guarded_usable(const void *p) {
     return HK_LIKELY(bytes != HK_NO_SIZE) ? bytes : hk_usable_slow(p);
 }
 
-/* A block stays where it is as long as so much of it is used, half or nothing; half is no less than its shadow can tell. */
+/* Resizes a block where it is; false: it must move. With `half` only if at least half of it is used
+ * then; and it never gets less than its shadow can tell. */
 static bool resized(void *p, unsigned kind, size_t n, bool half) {
     const bool fenced = kind == HK_KIND_FENCED;
     const size_t room = fenced ? SIZE_MAX : hk_classes[kind].size;
@@ -407,7 +419,7 @@ static bool resized(void *p, unsigned kind, size_t n, bool half) {
     return done;
 }
 
-/* Of a block that is out, as nearly all are, its shadow is looked up once. */
+/* The shadow of a block that is out, as nearly all are, is looked up once. */
 void *hk_guarded_realloc(void *p, size_t n) {
     hk_thread_served();
     const unsigned cls = hk_kind_within(&hk_flat.mask, hk_flat.bytes, p);
@@ -417,7 +429,7 @@ void *hk_guarded_realloc(void *p, size_t n) {
     const uint64_t faults = hk_counted_ever(faults);
     const bool known = kind == HK_KIND_FENCED || hk_kind_is_class(kind);
     const size_t before = is_out ? asked : hk_usable(p);
-    if (before == 0 && hk_counted_ever(faults) != faults) { /* it is none, which was reported */
+    if (before == 0 && hk_counted_ever(faults) != faults) { /* p is no block, which was reported */
         errno = EINVAL;
         return NULL;
     }
@@ -427,7 +439,7 @@ void *hk_guarded_realloc(void *p, size_t n) {
     if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
     if (q == NULL && n > before)
-        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC); /* a sample need not be among guarded ones */
+        q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC); /* it may be a sample */
     if (n <= before) {
         const int saved = errno;
         q = hk_take_smaller(n);

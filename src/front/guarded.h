@@ -1,8 +1,8 @@
-/* The guarded front: what the boundary does when every operation is checked. All threads go by their trap
- * caches then, so that each operation comes here.
+/* The guarded front: what the boundary does when every operation is checked. All threads go by
+ * their traps then, so that each operation comes here.
  *
- *   malloc(n) ── what has waited in the quarantine; else the magazine, refilled in random order ── hk_block_hand_out
- *   free(p) ──── hk_block_take_back ── quarantine: what chance drives out has waited; too much of that: magazine
+ *   malloc(n) ── a block that has waited in quarantine; else the magazine, refilled in random order ── hk_block_hand_out
+ *   free(p) ──── hk_block_take_back ── quarantine, which drives out a random block; too many of these: magazine
  *
  * Blocks above 32 KiB, and of no bytes, are fenced. */
 #pragma once
@@ -14,15 +14,17 @@
 /* Guards from now on. Called once, when the process starts. */
 void hk_guarded_start(void);
 
-/* Operations are guarded, or those of observed threads counted, by the commonest plan, or there are many threads, and that is all:
- * none are sampled, and nobody hears of them. */
+/* The one thing that a miss has to do beside serving, for which there is a short way: guard, count
+ * by the commonest plan, or look at the crowd's shelves. HK_ALONE_NOT: none of these, or samples or
+ * watchers as well. */
 typedef enum { HK_ALONE_CROWD = -2, HK_ALONE_COUNTED, HK_ALONE_NOT, HK_ALONE_GUARDED } hk_alone_t;
-extern _Atomic signed char hk_alone; /* atomic: any thread; a hk_alone_t */
+extern _Atomic signed char hk_alone; /* atomic: any thread; an hk_alone_t */
 
-/* The one or the other may have changed. */
+/* Sets it anew, after something that it depends on may have changed. */
 void hk_alone_look(void);
 
-/* What the entry points do; the first two are the shortest ways, the first of HK_ALONE_GUARDED. */
+/* The guarded operations, for the entry points. The first two are the shortest ways, the first for
+ * HK_ALONE_GUARDED only. */
 void *hk_guarded_malloc_alone(size_t n);
 void hk_guarded_free(void *p);
 void *hk_guarded_malloc(size_t n, hk_by_t by);
@@ -31,25 +33,32 @@ void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
 size_t hk_guarded_usable(const void *p);
 
-/* The thread's record gets what guarding needs. Under the registry's lock. */
+/* Gives the thread's record what sampling and guarding need, if it has its rest. The registry is
+ * locked. */
 void hk_guarded_set_up_locked(hk_thread_t *thread);
 
-/* These blocks have come from slabs, and go to the thread's magazine. */
+/* Prepares blocks that come from slabs and go to the thread's magazine: brings their pages in, and
+ * shuffles them. */
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n);
 
-/* What the thread has in quarantine goes to its heap, having been looked at. The thread is entered. */
+/* Checks the blocks in the thread's quarantine, and gives them to its heap. The thread is
+ * entered. */
 void hk_guarded_flush(hk_thread_t *thread);
 
-/* The thread ends: the same, but it all stays where it is, for the next thread that has the record; returns its bytes. */
+/* The thread ends: checks the blocks in its quarantine, but leaves them there for the record's next
+ * thread; returns their bytes. */
 size_t hk_guarded_end(hk_thread_t *thread);
 
-/* The process ends: hk_guarded_flush() of the calling thread, and what else can be looked at. */
+/* The process ends: hk_guarded_flush() of the calling thread and its magazines and, where no other
+ * thread is there, checks of what else can be checked in milliseconds. */
 void hk_guarded_finish(void);
 
-/* In a fork's child, before anything else is done about it: whether the process had other threads. What is guarded
- * is so outside the boundary too, where a fork keeps nobody. */
+/* In a fork's child, before all else: notes whether the process had other threads. Guarded
+ * operations change blocks outside the boundary too, where a fork does not hold threads: such a
+ * change may be half done. */
 void hk_guarded_others_left(void);
 
-/* The same, of each record: its order is another one from now on, and whatever its thread was about, it is not, but for the one
- * that forks: in a handler that interrupted it that is still at it. */
+/* The same, for each record: its random order begins anew, and its quarantine is open, which a
+ * thread that does not exist here may have closed. Not so the forking thread's `own`, if it forks
+ * in a handler that interrupted it at a block: it goes on there. */
 void hk_guarded_forked(hk_thread_t *thread, bool own);

@@ -1,4 +1,4 @@
-/* What becomes of what is guarded at the end of a thread and of the process, and in a fork's child. */
+/* Guarding at the end of a thread, at the end of the process, and in a fork's child. */
 #include "front/guarded_own.h"
 
 #include "front/magazine.h"
@@ -7,7 +7,8 @@
 #include "guard/fence.h"
 #include "policy/look.h"
 
-/* No other thread is at the heap, or was when the process was made by a fork: what that was about lies half done. */
+/* Whether no other thread allocates, nor did when a fork made this process: what such a thread was
+ * doing lies half done. */
 static bool torn; /* written in a forked child before it has other threads */
 static bool was_alone(void) { return hk_load_relaxed(&hk_purger_on_foot) && !torn; }
 
@@ -17,15 +18,17 @@ static void let_others_in(void) {
     hk_unlock(&hk_shared_lock);
 }
 
-/* Whether nobody else is at the heap. Nobody comes until they are let in: a thread that has no record yet waits for the
- * registry, one past its end for the shared record, which a fork has while it waits for who is inside. Not waited for for
- * ever: in a child that was made past the fork handlers a thread that is not there may have the registry. */
+/* Keeps all other threads away from the heap, until they are let in; false: there are some. A
+ * thread that has no record yet waits for the registry, one past its end for the shared record.
+ * That lock is only tried, as a fork holds it while it waits for threads inside; the others are not
+ * waited for for ever, as in a child that was made past the fork handlers the holder may not
+ * exist. */
 static bool keep_others_out(void) {
     enum { MOST_TRIES = 1000 };
     if (!was_alone() || !hk_lock_try(&hk_shared_lock))
         return false;
     const bool has_registry = hk_lock_patiently(&hk_registry, MOST_TRIES);
-    /* the purger has no record, and gives back what is looked at */
+    /* the purger has no record, and would give back what is being checked */
     if (has_registry && was_alone() && hk_lock_patiently(&hk_look_lock, MOST_TRIES))
         return true;
     if (has_registry)
@@ -34,12 +37,12 @@ static bool keep_others_out(void) {
     return false;
 }
 
-/* At the process's end what the magazines have is looked at as well, and where nobody else is there what lies beside and
- * what is still in use, as far as that takes no more than milliseconds. */
+/* Checks the blocks in quarantine and gives them to the heap; as the process `ends` those in
+ * magazines, too, and where it is `alone` the blocks beside each. */
 static void flush(hk_thread_t *thread, bool ends, bool alone) {
     hk_quarantine_t *q = hk_quarantine_of(thread);
     void *p;
-    if (q == NULL || hk_quarantine_is_busy(q)) /* by a handler that is short of memory, or trims */
+    if (q == NULL || hk_quarantine_is_busy(q)) /* for a handler that is short of memory, or trims */
         return;
     const uint64_t dice = hk_quarantine_close(q);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
@@ -55,8 +58,9 @@ static void flush(hk_thread_t *thread, bool ends, bool alone) {
 
 void hk_guarded_flush(hk_thread_t *thread) { flush(thread, false, false); }
 
-/* A handler may have ended the thread at a block: what is in quarantine is whole all the same. What a thread before has left, of
- * classes that this one has not used, has been looked at: where each of many threads does a little it would be most of that. */
+/* A signal handler may have ended the thread at a block: the quarantine is whole even so. Blocks
+ * that an earlier thread left, of classes that this one has not used, have been checked: where each
+ * of many threads does a little they would be most of the work. */
 size_t hk_guarded_end(hk_thread_t *thread) {
     hk_quarantine_t *q = hk_quarantine_of(thread);
     void *blocks[HK_QUARANTINE_MOST + HK_QUARANTINE_OUT];
@@ -107,5 +111,5 @@ void hk_guarded_forked(hk_thread_t *thread, bool own) {
         return;
     q->stream = hk_guard_stream();
     if (!own || !hk_quarantine_is_busy(q))
-        hk_quarantine_open(q, 1); /* the next newcomer takes a number of that */
+        hk_quarantine_open(q, 1); /* the next block that is put draws a new number */
 }

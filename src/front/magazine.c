@@ -17,19 +17,21 @@ enum {
     FEW_AT_ONCE = 4,
     MORE_AT_ONCE = 32,
     OFTEN = 24,
-    SPARSE = 8, /* blocks of a sparse class (backend/heap.h) */
-    SURE = 3,   /* a thread that has only freed between so many flushes does nothing else */
-    SLACK = 256 /* slots that may lie unused between magazines' */
+    SPARSE = 8, /* capacity of magazines of a sparse class (backend/heap.h) */
+    SURE = 3,   /* a thread that only freed between so many flushes does nothing else */
+    SLACK = 256 /* slots that may lie unused between magazines */
 };
 
 #define NOTED_AT_ONCE (64 * HK_KIB)
 
-/* A heap has grown where its slabs have brought in so much memory, and such a share of all there is. */
+/* A heap has grown where its new slabs brought in so much memory, and such a share of all that is
+ * handed out. */
 #define GROWN (512 * HK_KIB)
 enum { GROWN_SHARE = 8 };
 
-/* What the magazines of all threads may hold, unless HAKMEM_TCACHE_KB says what one may: so much, the less the
- * more threads there are beyond many, or a share of the memory that the process has. */
+/* What the magazines of all threads together may hold, unless HAKMEM_TCACHE_KB says what one
+ * thread's may: so much, less in proportion as threads exceed HK_MANY_THREADS, or a share of the
+ * memory in use where that is more. */
 #define ALL_THREADS (32 * HK_MIB)
 enum { ALL_THREADS_SHARE = 8 };
 
@@ -47,12 +49,8 @@ void hk_magazines_reset(hk_thread_t *thread) {
     thread->allotted = 0;
 }
 
-void hk_magazines_leave_crowd(hk_thread_t *thread) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT && !hk_guarded(); cls++)
-        thread->magazines[cls].crowd = false;
-}
-
-/* The purger hears of what went back once it is much: its count is one line for all threads. */
+/* Tells the purger of bytes given back once they are many: its counter is one cache line for all
+ * threads. */
 static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted += bytes;
     if (thread->unnoted < NOTED_AT_ONCE)
@@ -61,9 +59,10 @@ static void note(hk_thread_t *thread, size_t bytes) {
     thread->unnoted = 0;
 }
 
-/* While blocks of it go back, or it moves, it is empty, and full: for a signal handler that interrupts that. Returns how many it held, which
- * a handler may have changed since somebody counted. What one frees between two of these steps may be lost, but has a slot that is the
- * magazine's: the limit alone would keep nobody from a slot behind it. */
+/* Makes the magazine empty and full while its blocks go back or it moves, for a signal handler that
+ * interrupts that. Returns how many blocks it held, which a handler may have changed since the
+ * caller counted. What a handler frees between two of these steps may be lost, but lies in a slot
+ * of the magazine: with the limit alone set, it would be put behind that. */
 static unsigned shut(hk_thread_t *thread, unsigned cls, void **slots) {
     const unsigned held = (unsigned)(hk_load_relaxed(&thread->cache.top[cls]) - slots);
     hk_store_relaxed(&thread->cache.top[cls], slots);
@@ -75,7 +74,8 @@ static unsigned shut(hk_thread_t *thread, unsigned cls, void **slots) {
     return held;
 }
 
-/* There, with so many blocks. release: who counts sees the old place and none, or the new one, or that it moves. */
+/* Opens it at these slots, with so many blocks. release: a thread that counts sees the old place
+ * and no blocks, or the new place, or that the magazine moves. */
 static void open_again(hk_thread_t *thread, unsigned cls, void **slots, unsigned held) {
     atomic_signal_fence(memory_order_seq_cst);
     hk_store_release(&thread->cache.top[cls], slots);
@@ -88,13 +88,14 @@ static void open_again(hk_thread_t *thread, unsigned cls, void **slots, unsigned
 void hk_magazine_close_ranks(hk_thread_t *thread, unsigned cls, unsigned emptied) {
     void **slots = hk_magazine_slots(thread, cls);
     const unsigned left = (unsigned)hk_minus(shut(thread, cls, slots), emptied);
+    hk_store_release(&hk_load_relaxed(&thread->rest)->emptied[cls], (uint16_t)0);
     memmove(slots + 1, slots + 1 + emptied, left * sizeof *slots);
-    thread->magazines[cls].flushed = 0; /* nothing lies where it lay */
+    thread->magazines[cls].flushed = 0; /* only_frees() would look at slots that have changed */
     open_again(thread, cls, slots, left);
 }
 
-/* Of the oldest n so many go back at least; returns how many. Where that is few, as many of the newest take
- * their place, for to move all others down takes longer. */
+/* Gives back at least `least` of the oldest n blocks; returns how many. Where these are few, as
+ * many of the newest take their slots, because moving all others down takes longer. */
 static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsigned least) {
     void **slots = hk_magazine_slots(thread, cls);
     const unsigned held = shut(thread, cls, slots);
@@ -140,7 +141,9 @@ size_t hk_magazines_bytes(const hk_thread_t *thread) {
     return bytes;
 }
 
-/* Its slots lie there from now on, with what it holds; but for what a signal handler has freed since there was room for all of that. */
+/* Moves the magazine to `place` in the rest, or to the record's own slots, with a new capacity.
+ * Blocks beyond that, which a signal handler has freed since the caller made room, go back to their
+ * slabs. */
 static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned place) {
     void **slots = hk_magazine_slots(thread, cls);
     unsigned held = shut(thread, cls, slots);
@@ -159,7 +162,7 @@ static void move(hk_thread_t *thread, unsigned cls, unsigned capacity, unsigned 
         hk_store_release(&rest->place[cls], (uint16_t)place);
 }
 
-/* The class whose magazine's slots are the first from there on; 0: there is none. */
+/* The class whose magazine is the first in the rest from slot `from` on; 0: none. */
 static unsigned class_from(const hk_thread_t *thread, const hk_thread_rest_t *rest, unsigned from) {
     unsigned first = 0, at = HK_SLOT_COUNT;
     for (unsigned cls = 1, end = hk_class_end(); cls < end; cls++) {
@@ -172,8 +175,8 @@ static unsigned class_from(const hk_thread_t *thread, const hk_thread_rest_t *re
     return first;
 }
 
-/* A place for n slots behind all others'. Where too much between them has been left they close ranks first, so
- * that few pages are touched. */
+/* A place for n slots behind all magazines. Where too many slots between them are unused the
+ * magazines close ranks first, so that few pages are touched. */
 static unsigned find_place(hk_thread_t *thread, hk_thread_rest_t *rest, unsigned n) {
     const unsigned all = rest->taken + n;
     if (rest->used + n > hk_min(all + all / 2 + SLACK, HK_SLOT_COUNT)) {
@@ -206,7 +209,7 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     move(thread, cls, capacity, place);
 }
 
-/* Takes room from one magazine for another one: half of it, as long as that is little. */
+/* Halves the capacity, by no more than SHRINK blocks, for the sake of another magazine. */
 static void shrink(hk_thread_t *thread, unsigned cls) {
     const unsigned now = thread->magazines[cls].capacity;
     const unsigned capacity = now - (unsigned)hk_min((now + 1) / 2, SHRINK);
@@ -216,7 +219,7 @@ static void shrink(hk_thread_t *thread, unsigned cls) {
     set_capacity(thread, cls, capacity);
 }
 
-/* Shrinks one that was not visited lately, of the few looked at in turn. */
+/* Looks at a few other magazines in turn, and shrinks the first that was not visited lately. */
 static void take_from_idle(hk_thread_t *thread, unsigned cls) {
     const unsigned end = hk_class_end();
     for (unsigned looks = 0; looks < LOOKS; looks++) {
@@ -231,7 +234,7 @@ static void take_from_idle(hk_thread_t *thread, unsigned cls) {
     }
 }
 
-/* Shrinks the one with the most bytes; false where there is none. */
+/* Shrinks the other magazine with room for the most bytes; false: there is none. */
 static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     unsigned victim = 0;
     size_t most = 0;
@@ -247,23 +250,23 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     return victim != 0;
 }
 
-/* How many blocks each magazine may have, whatever the budget says: under a guard as many as are shuffled, for what comes one by one is
- * in no order of chance. */
+/* The blocks that each magazine may have, whatever the budget says. Under a guard as many as are
+ * shuffled together: blocks that come one by one would be in no random order. */
 static unsigned least(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1; }
 
-/* How many blocks more a magazine should have room for. The first few need no memory of their own;
- * where there is that already, from an earlier thread, they are left out. */
+/* By how many blocks a magazine should grow. The first few have slots in the record; a record that
+ * has its rest already, from an earlier thread, leaves that step out. */
 static unsigned growth(const hk_thread_t *thread, unsigned cls, unsigned now) {
-    if (now == 0 && thread->magazines[cls].crowd) /* under a guard, or it has none */
+    if (now == 0 && thread->magazines[cls].crowd) /* only under a guard */
         return HK_SHUFFLED;
     if (now == 0 && hk_load_relaxed(&thread->rest) == NULL)
         return HK_FEW;
     return now < HK_SOME ? HK_SOME - now : now;
 }
 
-/* Each visit to the boundary doubles a magazine, up to so many blocks and as far as the thread's part
- * of bytes goes, to which idle magazines give way: so magazines are large only where there is
- * traffic. A magazine that has nothing yet takes from any other. */
+/* Each visit to the boundary doubles a magazine, up to `most` blocks and within the thread's part
+ * of bytes, for which idle magazines shrink: so magazines are large only where there is traffic. A
+ * magazine without any capacity takes from the largest. */
 static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t part) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
@@ -311,13 +314,14 @@ void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks) {
     }
 }
 
-/* Whether what is freed of the class is to go back to its slab soon: not of a thread that only frees. */
+/* Whether freed blocks of the class are to go back to their slabs soon; not of a thread that only
+ * frees. */
 HK_INLINE bool is_sparse(const hk_magazine_t *mag, unsigned cls) {
     return HK_UNLIKELY(hk_heap_is_sparse(cls)) && mag->streak < SURE;
 }
 
-/* Whether the magazine stays as it is, filled from slabs that many threads share: a guarded thread's. Any other that comes here is of no
- * crowd, or no more. */
+/* Whether the magazine stays as it is: a guarded thread of the crowd fills it from shared slabs.
+ * Without a guard a visit here means that the thread is not, or no longer, of the crowd. */
 static bool is_shared_as_is(hk_thread_t *thread, hk_magazine_t *mag) {
     if (HK_LIKELY(!hk_guarded()))
         return (mag->crowd = false);
@@ -326,8 +330,8 @@ static bool is_shared_as_is(hk_thread_t *thread, hk_magazine_t *mag) {
     return mag->crowd && mag->capacity != 0 && hk_crowd_stays(mag);
 }
 
-/* Only a thread that takes and frees in turn gets a wide magazine, and only one that it comes to often, of all its
- * visits, grows beyond a few slots. */
+/* Only a thread that takes and frees in turn gets a wide magazine, and only one to which a good
+ * part of the thread's visits go grows beyond HK_SOME. */
 static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     hk_magazine_t *mag = &thread->magazines[cls];
     const hk_class_t *c = &hk_classes[cls];
@@ -340,7 +344,7 @@ static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     if (HK_UNLIKELY(is_shared_as_is(thread, mag)))
         return;
     const size_t part = hk_magazines_part();
-    if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now */
+    if (HK_UNLIKELY(thread->allotted > part)) /* there are more threads now: its part is smaller */
         take_from_largest(thread, cls);
     if (is_sparse(mag, cls) && mag->capacity >= hk_min(SPARSE, most)) {
         if (mag->capacity > SPARSE)
@@ -350,8 +354,9 @@ static void visit(hk_thread_t *thread, unsigned cls, bool frees) {
     }
 }
 
-/* Where the heap has grown: what lies in magazines that nobody has come to since it did so last, and keeps slabs from
- * being of use to other classes, goes back, but for what has just been fetched. Of small blocks that is little. */
+/* After the heap has grown: gives back what lies in magazines not visited since it last did,
+ * because that keeps slabs from serving other classes. Not of the class that was just fetched, nor
+ * of small classes, where it is little. */
 static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
     const unsigned since = (uint16_t)(thread->visits - thread->swept);
     thread->heap.grown = 0;
@@ -367,14 +372,16 @@ static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
 
 /* ---- in and out ---- */
 
-/* How many blocks go back at a time, and as many come after that: a walk between an empty and a full
- * magazine meets its ends the less often the more go and the fewer come. But where a class has so many slabs
- * that hardly two blocks share one, each costs cache misses of its own, and a free shall not take long. */
+/* How many blocks a flush gives back, and the refill after it takes: a thread that walks between an
+ * empty and a full magazine meets its ends the less often the more go and the fewer come. But where
+ * a class has so many slabs that hardly two blocks share one, each block costs cache misses of its
+ * own, and no free shall take long. */
 static unsigned at_once(unsigned cls) {
     return hk_pool_carved(cls) <= FEW_SLABS * HK_SLICE ? MORE_AT_ONCE : FEW_AT_ONCE;
 }
 
-/* Half of the magazine, so that misses in a row ask for more each time as it grows, and all of one that does so no more. */
+/* Fetches half of the capacity, so that misses in a row fetch more each time as the magazine grows;
+ * all of it once it has grown to its narrow size, and nothing was flushed since the last refill. */
 static unsigned refill_from_heap(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     visit(thread, cls, false);
@@ -387,7 +394,7 @@ static unsigned refill_from_heap(hk_thread_t *thread, unsigned cls) {
     if (mag->flushed != 0 && at_once(cls) == MORE_AT_ONCE)
         want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
-    if (HK_UNLIKELY(mag->crowd)) /* of a guarded thread */
+    if (HK_UNLIKELY(mag->crowd)) /* only of a guarded thread */
         got = hk_heap_take(hk_crowd(thread), cls, slots + 1,
                            (unsigned)hk_min(mag->capacity, HK_SHUFFLED));
     else
@@ -404,20 +411,20 @@ static unsigned refill_from_heap(hk_thread_t *thread, unsigned cls) {
     return got;
 }
 
-/* What mag->left keeps of an address. */
+/* The hash of an address that mag->left keeps. */
 enum { KNOWN = 1023 };
 static unsigned known_by(const void *p) { return (uintptr_t)p / 16 & KNOWN; }
 
-/* Whether the thread has only freed since the last flush, or nearly: what that has left lies where it
- * lay. */
+/* Whether the thread has probably only freed since the last flush: the block that was on top then
+ * still lies where it lay. */
 static bool only_frees(hk_thread_t *thread, unsigned cls, unsigned held) {
     const hk_magazine_t *mag = &thread->magazines[cls];
     return mag->flushed != 0 && mag->flushed <= held &&
            known_by(hk_magazine_slots(thread, cls)[held - mag->flushed]) == mag->left;
 }
 
-/* A few of the older half go back, so that no free takes long. Of a thread that only frees, in the end twice
- * as many each time. Where the visit has enlarged the magazine there is room already. */
+/* Gives back a few of the older half, so that no free takes long; of a thread that only frees,
+ * after a while twice as many each time. Nothing where the visit has enlarged the magazine. */
 static unsigned flush_to_heap(hk_thread_t *thread, unsigned cls) {
     enum { MOST = 9 };
     hk_magazine_t *mag = &thread->magazines[cls];
@@ -437,7 +444,7 @@ static unsigned flush_to_heap(hk_thread_t *thread, unsigned cls) {
     return n;
 }
 
-/* ---- or one of many threads, which has no magazine ---- */
+/* ---- the crowd, which has no magazine ---- */
 
 static HK_COLD void give_up(hk_thread_t *thread, unsigned cls) {
     const unsigned held = hk_magazine_held(thread, cls);
@@ -446,11 +453,12 @@ static HK_COLD void give_up(hk_thread_t *thread, unsigned cls) {
     set_capacity(thread, cls, 0);
 }
 
-/* Whether this visit is one of a crowd's thread: who begins there, stays, or is called back and gives its magazine up. */
+/* Whether the thread belongs to the crowd in this class: it starts there, is still there, or has to
+ * give its magazine up now. */
 static HK_COLD bool is_of_crowd(hk_thread_t *thread, unsigned cls) {
     hk_magazine_t *mag = &thread->magazines[cls];
     if (hk_guarded())
-        return false; /* and has one all the same */
+        return false; /* of the crowd too, it keeps its magazine */
     if (mag->crowd)
         return hk_crowd_stays(mag);
     if (mag->capacity == 0)
@@ -462,9 +470,8 @@ static HK_COLD bool is_of_crowd(hk_thread_t *thread, unsigned cls) {
 }
 
 void *hk_magazine_refill_and_take(hk_thread_t *thread, unsigned cls, unsigned *moved) {
-    *moved = 1;
     if (HK_UNLIKELY(hk_threads_are_many()) && is_of_crowd(thread, cls))
-        return hk_crowd_take(thread, cls);
+        return hk_crowd_take(thread, cls, moved);
     *moved = refill_from_heap(thread, cls);
     return hk_magazine_take(thread, cls);
 }

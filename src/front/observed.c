@@ -10,31 +10,34 @@
 #include "policy/purger.h"
 #include "stats/sections.h"
 
-/* ---- hits of who is counted, and nothing else ---- */
+/* ---- hits of threads that are counted, and nothing else ---- */
 
-/* NULL: it has no record, or not acted on that plan yet. */
+/* The calling thread's record; NULL: it has none, or has not settled on that plan yet. */
 HK_INLINE hk_thread_t *counted(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     return thread != NULL && hk_observed(thread) == HK_MAGAZINES_COUNTED ? thread : NULL;
 }
 
-void *hk_counted_take(size_t n) {
+HK_INLINE void *counted_take(size_t n) {
     hk_thread_t *thread = counted();
     return thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
 }
 
-bool hk_counted_give(void *p) {
+HK_INLINE bool counted_give(void *p) {
     hk_thread_t *thread = counted();
     return thread != NULL && hk_observed_push(thread, HK_MAGAZINES_COUNTED, p);
 }
 
+void *hk_counted_take(size_t n) { return counted_take(n); }
+bool hk_counted_give(void *p) { return counted_give(p); }
+
 void *hk_counted_malloc(size_t n) {
-    void *p = hk_counted_take(n);
+    void *p = counted_take(n);
     return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
 }
 
 void hk_counted_free(void *p) {
-    if (HK_UNLIKELY(!hk_counted_give(p)))
+    if (HK_UNLIKELY(!counted_give(p)))
         hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
 }
 
@@ -91,7 +94,7 @@ static HK_NOINLINE void *take_from_heap(hk_thread_t *thread, hk_observed_t *o, r
     if (home == HK_LAYER_HEAP) {
         hk_heap_take(&thread->heap, cls, &p, 1);
     } else if (home == HK_LAYER_HEAPV2) {
-        p = hk_magazine_take(thread, cls); /* where it was not asked: the plan has changed */
+        p = hk_magazine_take(thread, cls); /* not asked yet, if the plan has changed meanwhile */
         if (p == NULL)
             p = hk_magazine_refill_and_take(thread, cls, &moved);
     } else {
@@ -165,8 +168,8 @@ HK_INLINE void give_by_route(hk_thread_t *thread, hk_observed_t *o, unsigned cls
 
 /* ---- a new plan ---- */
 
-/* Magazines grow when they are refilled. Those that come second to a bound C7_HOT never are, so
- * they get their full size at once. */
+/* Magazines grow when they are refilled. Behind a bound C7_HOT they never are, so they get their
+ * full size at once. */
 static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
     for (unsigned cls = HK_C7_FIRST; cls <= HK_C7_LAST; cls++) {
         unsigned moved;
@@ -180,7 +183,7 @@ static void bind_c7(hk_thread_t *thread, hk_observed_t *o, unsigned plan) {
     }
 }
 
-/* Empties the research layers but for those of the plan. */
+/* Empties the research layers that are not in the plan. */
 static void drain_but(hk_thread_t *thread, unsigned plan) {
     hk_observed_t *o = hk_load_relaxed(&thread->observed);
     const unsigned keep = plan | HK_LAYER_BIT(HK_LAYER_HEAPV2);
@@ -189,8 +192,8 @@ static void drain_but(hk_thread_t *thread, unsigned plan) {
             hk_layer_drain(&o->layers, layer, &thread->heap);
 }
 
-/* The thread acts on its new plan: layers that are left out are emptied. The plan to go by; 0
- * where there is no memory to observe with, and the next visit tries again. */
+/* The thread settles on its new plan: layers that are not in it are emptied. Returns the plan to go
+ * by; 0: there is no memory to observe with, and the next visit tries again. */
 static HK_COLD unsigned settle(hk_thread_t *thread) {
     unsigned found = hk_load_relaxed(&thread->plan);
     const unsigned plan = found & ~(unsigned)HK_PLAN_NEW;
@@ -247,7 +250,7 @@ void *hk_observed_malloc(hk_thread_t *thread, size_t n) {
     return HK_LIKELY(p != NULL) ? p : hk_malloc_long(n);
 }
 
-/* The flat map may not be there, or p not be ours: then its kind is 0. */
+/* The kind is 0 where there is no flat map, or p is not ours. */
 void hk_observed_free(hk_thread_t *thread, void *p) {
     unsigned cls = (unsigned)hk_hit_kind(&thread->cache, p);
     if (HK_UNLIKELY(!hk_kind_is_class(cls) || hk_load_relaxed(&hk_large_aside) ||
@@ -281,13 +284,14 @@ static void apply(hk_thread_t *thread, void *unused) {
 }
 
 bool hk_front_apply(void) {
-    do /* once more where it has changed meanwhile: two threads may do this at the same time */
+    do /* repeated if it has changed meanwhile: two threads may do this at the same time */
         hk_sections_sample(hk_option(sections_sample));
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
     hk_sampled_apply();
     const bool watched = hk_watched_apply();
     hk_alone_look();
-    /* where others are, one may be past the question whether anything is guarded, and hand out what nobody marks */
+    /* another thread may have asked already whether anything is guarded, and hand out a block
+     * without marking it */
     const bool alone = hk_load_relaxed(&hk_purger_on_foot) && !hk_purger_has_company();
     const bool told = hk_threads_visit(apply, NULL);
     if (told && hk_guarded() && alone)

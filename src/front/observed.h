@@ -1,6 +1,6 @@
-/* The observed front: what the boundary does for a thread that goes by its trap cache, so that each
- * of its operations comes there. The layers that the thread's plan names are asked in their order,
- * the magazines among them; what none can serve goes to the heap.
+/* The observed front: what the boundary does for a thread that goes by its trap, so that each of
+ * its operations comes there. It asks the layers of the thread's plan in their order, the magazines
+ * among them; what none can serve goes to the heap.
  *
  *   malloc(n) ── hk_observed_malloc ── ask each layer ── all empty: refill the home layer, take
  *   free(p) ──── hk_observed_free ──── offer to each ─── all full: flush half of the home layer
@@ -14,7 +14,7 @@
 #include "observe/layers.h"
 #include "observe/metrics.h"
 
-/* What is kept of a thread that is or was observed; lives as long as its record. */
+/* What a thread that is or was observed has; lives as long as its record. */
 struct hk_observed {
     hk_metrics_t metrics; /* owner writes, any reads */
     hk_layers_t layers;   /* owner */
@@ -25,13 +25,13 @@ struct hk_observed {
 #define HK_MAGAZINES_COUNTED (HK_MAGAZINES_OBSERVED | HK_PLAN_METRICS)
 #define HK_MAGAZINES_WATCHED (HK_MAGAZINES_OBSERVED | HK_PLAN_WATCHED)
 
-/* The thread's plan: 0 unless it is observed, or was and has not put things in order since. In a FAST build it always is,
- * and what the boundary does by it is left out. */
+/* The thread's plan; 0: it is not observed, and has settled since it was. Always 0 in a FAST build,
+ * where the boundary's code for plans is left out. */
 HK_INLINE unsigned hk_observed(const hk_thread_t *thread) {
     return HK_FAST ? 0 : hk_load_relaxed(&thread->plan);
 }
 
-/* The operation of an observed thread, from its start to its end. */
+/* The whole operation of an observed thread. */
 void *hk_observed_malloc(hk_thread_t *thread, size_t n);
 void hk_observed_free(hk_thread_t *thread, void *p);
 
@@ -39,13 +39,14 @@ void hk_observed_free(hk_thread_t *thread, void *p);
 void *hk_observed_take(hk_thread_t *thread, unsigned cls);
 void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p);
 
-/* The early exit for the plan HK_MAGAZINES_COUNTED, counting or not: a hit; as short as can be, and like
- * the hit path not entered. NULL or false: anything else, and nothing is done. */
+/* A hit for the plan HK_MAGAZINES_COUNTED, with or without counting: as short as can be and, like
+ * the hit path, not entered. NULL or false: anything else, and nothing has changed. */
 HK_INLINE void *hk_observed_pop(hk_thread_t *thread, unsigned plan, size_t n) {
     if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
-    const unsigned cls = hk_class_of(n);
-    void *p = hk_magazine_take(thread, cls);
+    /* 0, where sizes are hidden, has no blocks */
+    const size_t cls = hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]);
+    void *p = hk_hit_pop_class(&thread->cache, cls);
     if (HK_LIKELY(p != NULL) && (plan & HK_PLAN_METRICS) != 0)
         hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, cls,
                        HK_MALLOC_HIT, 1);
@@ -54,15 +55,15 @@ HK_INLINE void *hk_observed_pop(hk_thread_t *thread, unsigned plan, size_t n) {
 
 HK_INLINE bool hk_observed_push(hk_thread_t *thread, unsigned plan, void *p) {
     size_t kind = hk_hit_kind(&thread->cache, p);
-    if (HK_UNLIKELY(!hk_magazine_give(thread, (unsigned)kind, p)))
+    if (HK_UNLIKELY(!hk_hit_push_kind(&thread->cache, kind, p)))
         return false;
     if ((plan & HK_PLAN_METRICS) != 0)
-        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2,
-                       (unsigned)kind, HK_FREE_HIT, 1);
+        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, kind,
+                       HK_FREE_HIT, 1);
     return true;
 }
 
-/* The whole operation where all that is done besides is to count by that plan (HK_ALONE_COUNTED, front/guarded.h). */
+/* The whole operation under HK_ALONE_COUNTED (front/guarded.h): counting is all it does besides. */
 void *hk_counted_malloc(size_t n);
 void hk_counted_free(void *p);
 
@@ -73,12 +74,12 @@ bool hk_counted_give(void *p);
 /* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
 void hk_observed_flush(hk_thread_t *thread);
 
-/* In a fork's child: the counters start anew. */
+/* In a fork's child: sets the counters to 0. */
 void hk_observed_forget(hk_thread_t *thread);
 
 /* The blocks of class cls in the thread's research layers. Any thread. */
 unsigned hk_observed_count(hk_thread_t *thread, unsigned cls);
 
-/* Adds up the counters of all threads, those that have ended included. False as
+/* Adds up the counters of all threads, those that have ended included. False: as
  * hk_threads_visit(). */
 bool hk_front_metrics(hk_metrics_sum_t *sum);

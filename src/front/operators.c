@@ -4,7 +4,7 @@
 
 hk_derived_t hk_derived;
 
-/* In an archive it is the linker that says what a name means. */
+/* In an archive the linker decides what a name means. */
 bool hk_operators_look(void) {
 #if HK_NO_OVERRIDE
     return true;

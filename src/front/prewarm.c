@@ -4,9 +4,9 @@
 #include "config/table.h"
 #include "front/magazine.h"
 
-enum { BANDS = 8, CLASSES = 22 /* of these bands, and class 0 */ };
+enum { BANDS = 8, CLASSES = 22 /* the classes of these bands, and class 0 */ };
 
-/* The option that says how many blocks there are of each class of a band: its own or, where that is
+/* The option that says how many blocks each class of a band gets: the band's own or, where that is
  * not set, the one for all bands. */
 static unsigned source(unsigned band) {
     unsigned own = HK_OPTION_prewarm_c0 + band;
@@ -17,8 +17,8 @@ static unsigned wanted(unsigned cls) {
     return (unsigned)hk_option_number(source(hk_classes[cls].band));
 }
 
-/* What is to be filled has its room first. Of many threads most do little: warm caches for all of them would be
- * most of the process. */
+/* What is to be filled gets its room first. Where threads are many, most do little: warm caches for
+ * all of them would be most of the process. */
 void hk_prewarm(hk_thread_t *thread) {
     if (hk_threads_are_many())
         return;

@@ -1,4 +1,4 @@
-/* Sizes: how large a block is that somebody has, and another size for it. */
+/* Sizes: how large a block is, and how it gets another size. */
 #include <dlfcn.h>
 #include <errno.h>
 
@@ -18,12 +18,12 @@
 
 /* ---- how large ---- */
 
-/* dlsym may allocate; by now that works. Where there is a guard what it finds is not kept, or who can write anywhere would have it
- * call anything. */
+/* dlsym() may allocate, which works by now. Under a guard its result is not kept: an attacker who
+ * can write anywhere could have any function called by it. */
 static HK_COLD size_t foreign_usable(const void *p) {
     typedef size_t usable_fn(void *);
     static _Atomic(usable_fn *) next;
-    const bool keeps = hk_guard->stirs == 0; /* which cannot be written to */
+    const bool keeps = hk_guard->stirs == 0; /* on a read-only page; 0 without a guard */
     usable_fn *fn = keeps ? hk_load_relaxed(&next) : NULL;
     if (fn == NULL) {
         *(void **)&fn = dlsym(RTLD_NEXT, "malloc_usable_size");
@@ -66,18 +66,18 @@ size_t hk_usable(const void *p) {
     return hk_guarded() ? hk_guarded_usable(p) : hk_usable_slow(p);
 }
 
-/* A large block's slices say no more than that they are inside one. */
+/* Not of large blocks: their slices only say that they are inside one. */
 hk_around_t hk_around(const void *p) {
     const unsigned kind = hk_map_kind(p);
     const hk_slab_t *slab = hk_kind_is_class(kind) ? hk_slab_of(p) : NULL;
     if (kind == HK_KIND_FENCED)
         return hk_fence_around(p);
-    if (HK_UNLIKELY(slab == NULL)) /* or it is beside the caller's block, and gone since */
+    if (HK_UNLIKELY(slab == NULL)) /* or it lay beside the caller's block, and has gone since */
         return (hk_around_t){NULL, HK_NO_SIZE};
     const hk_class_t *c = &hk_classes[kind];
     const size_t index = (size_t)((const char *)p - slab->base) / c->size;
     const char *start =
-        slab->base + hk_min(index, c->blocks - 1u) * c->size; /* or behind the last one */
+        slab->base + hk_min(index, c->blocks - 1u) * c->size; /* p may lie behind the last block */
     return (hk_around_t){start, hk_guarded() ? hk_block_known(start, kind) : c->size};
 }
 
@@ -115,8 +115,9 @@ HK_COLD void *hk_take_smaller(size_t n) {
     return p;
 }
 
-/* A block stays where it is as long as at least half of it is used, or where nothing smaller is to be had; a
- * large one grows in place or by moving pages where it can, and a huge one gives back what is a unit or more. */
+/* A block stays where it is as long as at least half of it is used, or if nothing smaller can be
+ * had. A large one grows in place or by moving pages where it can, and a huge one gives back what
+ * is a unit or more. */
 void *hk_realloc_unwatched(void *p, size_t n) {
     const unsigned kind = hk_map_kind(p);
     if (kind == HK_KIND_FOREIGN && hk_guarded() && hk_guard_disowns(p, HK_INVALID_POINTER)) {

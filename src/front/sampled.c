@@ -5,7 +5,7 @@
 #include "os/stack.h"
 
 static bool can_sample(void) {
-    /* entered, or a fork might find that memory's lock taken */
+    /* Entered, or a fork might find the lock of that memory taken. */
     hk_thread_t *thread = hk_thread_enter_patiently();
     const bool can = thread != NULL && hk_sample_prepare();
     if (thread != NULL)
@@ -21,7 +21,7 @@ void hk_sampled_apply(void) {
                        "there is no memory for it, or a fork is under way", "nothing is sampled");
 }
 
-/* Reading the stack may allocate: then it is not its turn. */
+/* Reading the stack may allocate: such an allocation is no sample. */
 static HK_COLD void *sample(hk_thread_rest_t *rest, size_t n, size_t align, hk_by_t by) {
     hk_store_relaxed(&rest->until_sample, UINT32_MAX);
     void *p = hk_sample_alloc(n, align, by);
@@ -40,7 +40,7 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
     return sample(rest, n, align, by);
 }
 
-/* A thread's first allocation finds nothing to count down. */
+/* A thread's first allocation finds no countdown, and only starts it. */
 void *hk_sampled_by_bytes(void **left, size_t n, size_t align, hk_by_t by) {
     const bool first = *left == NULL;
     *left = HK_TAKING_SAMPLE;

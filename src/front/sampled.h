@@ -1,17 +1,19 @@
-/* Sampled guards: now and then an allocation, by chance, gets a block that is guarded as in no other process (guard/sample.h). */
+/* Sampled guards: a few allocations, chosen at random, get a page of their own between inaccessible
+ * ones (guard/sample.h). */
 #pragma once
 
 #include "front/thread.h"
 #include "guard/guard.h"
 #include "guard/sample.h"
 
-/* As many allocations are sampled as the options say now. */
+/* From now on so many allocations are sampled as the options say. */
 void hk_sampled_apply(void);
 
-/* The thread's next allocation as a sampled one, if it is its turn; else NULL. */
+/* The thread's next allocation: a sampled block if it is the turn of one, else NULL. */
 void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
 
-/* Where samples are few and nothing else asks for a thread's trap: the same, *left bytes having been counted down, which
- * begin anew. Meanwhile *left is HK_TAKING_SAMPLE. */
+/* The same where samples are few and nothing else asks for a thread's trap: *left is the thread's
+ * countdown of bytes, which has come to its end, and begins anew. Meanwhile it is
+ * HK_TAKING_SAMPLE. */
 #define HK_TAKING_SAMPLE ((void *)INTPTR_MAX)
 void *hk_sampled_by_bytes(void **left, size_t n, size_t align, hk_by_t by);

@@ -17,7 +17,7 @@
 
 typedef struct hk_thread hk_thread_t;
 
-/* Who may hear of every operation (front/watched.h). */
+/* Places for watchers of operations (front/watched.h). */
 typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
 
 /* A magazine ("bin") of each kind: a stack of free blocks in slots outside of them. Slot 0 holds
@@ -32,14 +32,14 @@ typedef struct {
                                        delete have no hits (front/operators.h) */
     void **limit[HK_KIND_COUNT];     /* owner: where top is when full; always, for kinds that
                                             are no class */
-    hk_thread_t *thread;             /* const: whose cache this is; NULL: nobody's */
-    void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps of the thread; NULL in a trap */
-    /* atomic: const once set; the thread's, in a trap, where operations are guarded: else NULL */
+    hk_thread_t *thread;             /* const: the thread that has this cache; NULL: none */
+    void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps for the thread; NULL in a trap */
+    /* atomic: const once set; in a trap the thread's, where operations are guarded; else NULL */
     _Atomic(struct hk_quarantine *) quarantine;
 } hk_tcache_t;
 
-/* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL. (The name it
- * is linked by is of hakmem/inline.h.) */
+/* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL.
+ * (hakmem/inline.h links it by this name.) */
 extern _Thread_local _Atomic(hk_tcache_t *) hk_tc __asm__("hak_inline_cache_2");
 
 /* Keeps the compiler from computing the address of an atomic array element once for all accesses,
@@ -68,7 +68,8 @@ HK_INLINE bool hk_is_below(size_t n, const atomic_size_t *end) {
 #endif
 }
 
-/* The kind of what lies at p, as far as the cache's map says under one of its masks; 0 also where it has none. */
+/* The kind of what lies at p by the cache's map, under one of its masks; 0 also where the cache has
+ * no map. */
 HK_INLINE size_t hk_kind_under(const _Atomic uintptr_t *mask, const hk_tcache_t *tc,
                                const void *p) {
     return hk_load_relaxed(&tc->map[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, mask)]);
@@ -78,7 +79,7 @@ HK_INLINE size_t hk_hit_kind(const hk_tcache_t *tc, const void *p) {
     return hk_kind_under(&tc->mask, tc, p);
 }
 
-/* The same of any address whatever, by that map or the flat one; 0 beyond it, too. */
+/* The same for any address whatever, by such a map or the flat one; 0 also beyond it. */
 HK_INLINE unsigned hk_kind_within(const _Atomic uintptr_t *mask, const _Atomic uint8_t *map,
                                   const void *p) {
     const uintptr_t slice = (uintptr_t)p >> HK_SLICE_SHIFT;
@@ -96,8 +97,8 @@ HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
     return p;
 }
 
-/* The same for n bytes, if they fit. Behind the miss: what a heap profile, or sampled guards, count and pass over
- * (front/watched.h). */
+/* The same for n bytes, if they fit. After the miss, while the table of sizes is hidden: an
+ * allocation that a heap profile or sampled guards count and pass over (front/watched.h). */
 HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     if (HK_UNLIKELY(!fit))
@@ -109,7 +110,7 @@ HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
     __asm__(
         ""
         : "+m"(
-            *left)); /* compared and changed where it is; a signal handler may come between, and it be less than none */
+            *left)); /* compared and changed in memory: a signal handler may count down in between, and it be negative */
     p = hk_hit_pop_class(tc, hk_class_of_hidden(n));
     if (HK_LIKELY(p != NULL))
         *left = (char *)*left - n;
@@ -118,18 +119,19 @@ HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
 
 HK_INLINE void *hk_hit_pop(size_t n) { return hk_hit_pop_if(n <= HK_MID_MAX, n); }
 
-/* The byte before the next multiple of a power of two; SIZE_MAX for no bytes, or no alignment. */
+/* n rounded up to a multiple of `align`, a power of two, less one; SIZE_MAX for no bytes, or no
+ * alignment. */
 HK_INLINE size_t hk_last_of(size_t n, size_t align) { return (n - 1) | (align - 1); }
 
-/* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found without
- * working its size out unless a learned one is in its place. */
+/* The same, aligned to a power of two: of the class that hk_size_for_alignment() asks for, found
+ * without computing its size unless a learned class is in its place. */
 HK_INLINE void *hk_hit_pop_aligned_if(bool fit, size_t last, size_t align) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     if (HK_UNLIKELY(!fit))
         return NULL;
     size_t cls = hk_load_relaxed(&hk_class_of_size[(last >> 3) + 1]);
     if (HK_UNLIKELY(cls >= HK_CLASS_FIXED)) {
-        HK_INDEX_AGAIN(cls); /* or the alignment would be looked at first, each time */
+        HK_INDEX_AGAIN(cls); /* else the alignment would be tested first, each time */
         cls = align > 16 ? hk_fixed_class_of(last + 1) : cls;
     }
     return hk_hit_pop_class(tc, cls);

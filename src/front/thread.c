@@ -15,17 +15,19 @@
 #include "front/watched.h"
 #include "policy/purger.h"
 
-/* Our destructor asks to be called again once, so that the destructors of others find a working cache. Those that ask
- * for more rounds have the shared record then: each round costs every thread half a thousand instructions. */
+/* Our destructor asks to be called again once, so that the destructors of others find a working
+ * cache. Destructors that take more rounds are served by the shared record: each round costs every
+ * thread half a thousand instructions. */
 enum { DESTRUCTOR_ROUNDS = 2 };
 
-/* So many orphans may keep an empty slab for each class, for the next thread's sake. Where threads come and
- * go they are *warm*, however many they are: they keep their magazines' blocks as well, if each has no more than
- * so much, and all together no more than eight times that. */
+/* At most FEW_ORPHANS orphans keep an empty slab for each class, for the next thread's sake. Where
+ * threads come and go orphans are *warm*, however many there are: they keep their magazines' blocks
+ * as well, up to WARM_BYTES each and ALL_WARM_BYTES together. */
 enum { FEW_ORPHANS = 8 };
 #define WARM_BYTES (256 * HK_KIB)
 #define ALL_WARM_BYTES (8 * WARM_BYTES)
-/* Where blocks wait in quarantines, these stay with records whatever they are of, and count. */
+/* The latter under a guard, where every record keeps its quarantine too, whether threads come and
+ * go or not. */
 #define ALL_GUARDED_BYTES (4 * ALL_WARM_BYTES)
 
 #define ALL_UNUSED                                                                                 \
@@ -41,24 +43,24 @@ hk_thread_t *hk_threads_all;
 static pthread_key_t key;    /* const once initialised */
 static bool has_key;         /* const once set: the program may have taken all there are */
 static hk_thread_t *orphans; /* lock: registry; last in, first out: its memory is the warmest */
-static atomic_uint ending;   /* atomic: threads that have begun to end and are no orphans yet */
-static unsigned unnoticed;   /* lock: registry; threads whose end nobody will hear of */
-static _Atomic size_t warm_bytes; /* atomic: what orphans have, and those about to be */
+static atomic_uint ending;   /* atomic: threads that have begun to end and are not orphans yet */
+static unsigned unnoticed;   /* lock: registry; threads whose end will not be noticed */
+static _Atomic size_t warm_bytes; /* atomic: what orphans, and threads about to be, keep warm */
 
 hk_lock_t hk_shared_lock = HK_LOCK_INIT(HK_RANK_SHARED);
 hk_thread_t hk_shared_record; /* untouched pages until a thread needs it */
 
-/* A thread that has no record. */
+/* The state of a thread that has no record. */
 static _Thread_local struct {
-    bool ended;         /* and will have none any more */
-    uint8_t frees;      /* so many before it had one, up to a few */
-    atomic_bool inside; /* the boundary: attaching, or at work on the shared record */
+    bool ended;         /* its record is left, and it gets none any more */
+    uint8_t frees;      /* blocks it freed before it had a record, up to a few */
+    atomic_bool inside; /* inside the boundary: attaching, or at work on the shared record */
 } outside;
 
 HK_COLD bool hk_frees_first(void) {
     enum {
         FEW = 2
-    }; /* more would be many of those that threads with work of their own begin with */
+    }; /* more would send the first frees of threads with work of their own the slow way */
     return !outside.ended && outside.frees < FEW && ++outside.frees != 0;
 }
 
@@ -68,7 +70,7 @@ bool hk_thread_is_inside(void) {
                        : hk_load_relaxed(&outside.inside) || hk_is_purger;
 }
 
-/* Under the registry lock, so that no heap appears while a fork holds them all. */
+/* Under the registry lock, so that no heap appears while a fork holds all gates. */
 static void set_up_locked(hk_thread_t *thread) {
     thread->cache.map = hk_flat.bytes;
     const uintptr_t mask = hk_load_relaxed(&hk_flat.mask);
@@ -80,7 +82,7 @@ static void set_up_locked(hk_thread_t *thread) {
     hk_thread_plan_locked(thread);
 }
 
-/* Two threads may make it at the same time: what the second one has made is lost, for once. */
+/* Two threads may race to create it; the loser's copy is leaked, at most once per record. */
 hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     hk_thread_rest_t *rest = hk_load_acquire(&thread->rest), *seen = NULL;
     if (rest != NULL)
@@ -95,7 +97,8 @@ hk_thread_rest_t *hk_thread_rest(hk_thread_t *thread) {
     return rest;
 }
 
-/* So many threads more have a record. */
+/* Counts threads with a record: `more` is 1 or -1. The shared heaps are ready before
+ * hk_threads_are_many() says so (release). */
 static void serve_locked(int more) {
     static bool many; /* lock: registry */
     const unsigned now = hk_load_relaxed(&hk_heap_threads) + (unsigned)more;
@@ -120,13 +123,14 @@ static void initialise_locked(void) {
     has_key = pthread_key_create(&key, thread_ends) == 0;
 }
 
-/* What its magazines hold is not kept for somebody any more. */
+/* The record's magazines no longer count towards what orphans may keep warm. */
 static void cool(hk_thread_t *thread) {
     hk_sub_relaxed(&warm_bytes, thread->warm);
     thread->warm = 0;
 }
 
-/* What guards its blocks lies in the rest: without that it waits for another thread, and is NULL. */
+/* A guarded thread needs the rest of its record. Without memory for that the record waits for
+ * another thread, and NULL is returned. */
 static HK_COLD hk_thread_t *able_to_guard_locked(hk_thread_t *thread) {
     if (hk_thread_rest(thread) != NULL)
         return thread;
@@ -136,8 +140,8 @@ static HK_COLD hk_thread_t *able_to_guard_locked(hk_thread_t *thread) {
     return NULL;
 }
 
-/* A record for the calling thread, inside: an orphan's, else a new one. NULL: out of memory, or
- * another thread is forking. */
+/* A record for the calling thread, its gate inside: an orphan's, else a new one. NULL: out of
+ * memory, or another thread is forking. */
 static hk_thread_t *obtain_record(void) {
     if (!hk_lock_unless(&hk_registry, &hk_forking))
         return NULL;
@@ -156,7 +160,7 @@ static hk_thread_t *obtain_record(void) {
         thread = able_to_guard_locked(thread);
     if (thread != NULL) {
         hk_store_relaxed(&thread->gate,
-                         (unsigned)HK_INSIDE); /* a fork waits until it is attached */
+                         (unsigned)HK_INSIDE); /* a fork waits until the thread is attached */
         serve_locked(1);
     }
     hk_unlock(&hk_registry);
@@ -168,8 +172,8 @@ static void enter_for_certain(hk_thread_t *thread) {
         hk_lock_pause(tries); /* another thread forks */
 }
 
-/* Nobody points the thread elsewhere any more: its end will not be noticed, and where it keeps that goes with it. So what
- * is switched on later does not reach it. */
+/* No destructor will tell of the thread's end, at which its hk_tc is unmapped: so no thread may
+ * write to that any more, and options that are switched on later do not reach this thread. */
 static HK_COLD void let_go(hk_thread_t *thread) {
     enter_for_certain(thread);
     hk_lock(&hk_registry);
@@ -179,7 +183,7 @@ static HK_COLD void let_go(hk_thread_t *thread) {
     hk_gate_leave(thread);
 }
 
-/* Gives the thread a record; NULL: as obtain_record(). */
+/* Gives the calling thread a record; NULL: as obtain_record(). */
 static hk_thread_t *attach(void) {
     hk_thread_t *thread = obtain_record();
     if (thread == NULL)
@@ -190,12 +194,13 @@ static hk_thread_t *attach(void) {
     hk_store_relaxed(&hk_tc, &thread->cache);
     hk_lock(&hk_registry);
     thread->tc = &hk_tc;
-    hk_store_relaxed(&thread->plan, 0u); /* a plan is new to each thread */
+    hk_store_relaxed(&thread->plan, 0u); /* so that the plan counts as new to this thread */
     hk_thread_plan_locked(thread);
     hk_unlock(&hk_registry);
     hk_gate_leave(thread);
-    /* Both may allocate, which works by now. If the first fails, or all keys are the program's, the record is never
-     * left to anybody: a leak of address space, not an error, and not what a free says. */
+    /* Both may allocate, which works by now. Where no key can be set the record is never left to
+     * another thread: a leak of address space, not an error, and it must not change the errno of a
+     * free. */
     const int saved = errno;
     if (!has_key || pthread_setspecific(key, thread) != 0)
         let_go(thread);
@@ -218,15 +223,17 @@ static HK_COLD hk_thread_t *enter_outside(bool frees) {
     return thread;
 }
 
-/* Who is held because it seems idle waits for the end of that, and for a fork's nobody. */
+/* A thread that the purger holds waits until it is let go, which may have happened since the caller
+ * looked. NULL: another thread forks, or the caller is a signal handler that has interrupted its
+ * thread inside. */
 static HK_COLD hk_thread_t *enter_late(hk_thread_t *thread) {
     enum { TRIES = 200 };
     for (unsigned tries = 0;
-         tries < TRIES && hk_load_relaxed(&thread->gate) == HK_HELD && !hk_load_seq(&hk_forking);
+         tries < TRIES && hk_load_relaxed(&thread->gate) != HK_INSIDE && !hk_load_seq(&hk_forking);
          tries++) {
-        hk_lock_pause(tries);
         if (hk_gate_enter(thread))
             return thread;
+        hk_lock_pause(tries);
     }
     return NULL;
 }
@@ -265,10 +272,11 @@ hk_thread_t *hk_thread_served(void) {
 
 hk_thread_t *hk_thread_enter_patiently(void) {
     if (hk_fork_is_mine())
-        return NULL; /* it holds what its callers are about to take */
+        return NULL; /* this thread's fork holds what its callers are about to take */
     for (unsigned tries = 0;; tries += hk_lock_pause(tries)) {
         hk_thread_t *thread = hk_thread_enter();
-        /* a handler that has interrupted its own thread inside is what the fork waits for */
+        /* a handler that interrupted its thread inside must not wait for a fork: the fork waits for
+         * that thread */
         if (thread != NULL || tries >= HK_MOST_TRIES || hk_thread_is_inside())
             return thread;
     }
@@ -284,7 +292,7 @@ bool hk_thread_makes_way(void *of) {
 }
 
 HK_COLD hk_thread_t *hk_thread_enter_after_fork(void) {
-    static atomic_bool in_vain; /* atomic: any thread; until somebody can enter */
+    static atomic_bool in_vain; /* atomic: any thread; set until a thread can enter */
     hk_thread_t *thread =
         hk_load_relaxed(&in_vain) ? hk_thread_enter() : hk_thread_enter_patiently();
     if (thread != NULL)
@@ -312,17 +320,18 @@ void hk_thread_finish(void) {
 }
 
 void hk_thread_orphan_locked(hk_thread_t *thread) {
-    unnoticed -= thread->tc == NULL; /* let go, in a parent of this process */
+    unnoticed -= thread->tc == NULL; /* by let_go(), in a parent of this process */
     thread->tc = NULL;
     if (hk_load_relaxed(&thread->idle) != HK_AWAKE)
-        hk_idle_over(thread); /* for who has the record next */
+        hk_idle_over(thread); /* for the next thread that gets the record */
     hk_heap_set_orphan(&thread->heap, true);
     thread->orphan_next = orphans;
     orphans = thread;
     serve_locked(-1);
 }
 
-/* An ending thread leaves so many bytes more to the next one, unless that would be too much. */
+/* Adds so many bytes to what the ending thread's record keeps warm; false: all orphans would keep
+ * too much. */
 static bool leaves(hk_thread_t *thread, size_t bytes) {
     const size_t most = hk_guarded() ? ALL_GUARDED_BYTES : ALL_WARM_BYTES;
     if (hk_add_relaxed(&warm_bytes, bytes) + bytes > most) {
@@ -346,7 +355,8 @@ static void leave_layers(hk_thread_t *thread) {
         hk_guarded_flush(thread);
 }
 
-/* What an ending thread has in its magazines goes back, but for a little. Others may end meanwhile. */
+/* The ending thread gives back what its magazines hold, unless the record stays warm. Others may
+ * end meanwhile. */
 static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
     if (hk_watched())
@@ -354,9 +364,9 @@ static void leave_behind(hk_thread_t *thread) {
     leave_layers(thread);
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
-    hk_stash_clear(&thread->heap.stash);
+    hk_stash_clear_own(&thread->heap.stash);
     if (stays_warm(thread)) {
-        hk_magazines_leave_crowd(thread);
+        hk_crowd_leave(thread);
         return;
     }
     hk_magazines_flush(thread);
@@ -366,9 +376,10 @@ static void leave_behind(hk_thread_t *thread) {
     hk_magazines_reset(thread);
 }
 
-/* Once the record is left no handler finds a cache: what it needs comes from the emergency heap, until
- * the record is an orphan's and the shared one serves. What is handed over is not believed: a C library in another
- * namespace (dlmopen) counts its keys for itself, and keeps what it has in the same places. */
+/* From when hk_tc is reset, signal handlers find no cache: the emergency heap serves them until the
+ * record is an orphan's, then the shared record. The destructor's argument is not trusted: a C
+ * library in another namespace (dlmopen) numbers its keys for itself, and keeps their values in the
+ * same places. */
 static void thread_ends(void *unused) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     (void)unused;
@@ -393,24 +404,44 @@ static void thread_ends(void *unused) {
         hk_purger_stop();
 }
 
-/* Nobody else takes an orphan's record while the registry is locked. */
+/* No thread takes an orphan's record while the registry is locked. */
+static void flush_orphan_locked(hk_thread_t *thread) {
+    hk_guarded_flush(thread); /* quarantines stay with orphans */
+    hk_magazines_flush(thread);
+    hk_magazines_reset(thread);
+    cool(thread);
+}
+
 void hk_threads_cool_orphans(void) {
     if (hk_fork_is_mine())
-        return; /* another time */
+        return; /* this thread's fork holds the registry: a later call does it */
     hk_lock(&hk_registry);
-    for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next) {
-        hk_guarded_flush(thread); /* of a thread that a fork left behind */
-        hk_magazines_flush(thread);
-        hk_magazines_reset(thread);
-        cool(thread);
-    }
+    for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next)
+        flush_orphan_locked(thread);
     hk_unlock(&hk_registry);
+}
+
+/* A record that an ending thread has left holds blocks only while it counts as warm. The registry's
+ * lock keeps a fork out, for the purger has no record to enter. */
+bool hk_threads_cool_left_behind(void) {
+    if (hk_fork_is_mine())
+        return false;
+    hk_lock(&hk_registry);
+    hk_thread_t *thread = orphans;
+    while (thread != NULL && (thread->warm != 0 || hk_magazines_bytes(thread) == 0))
+        thread = thread->orphan_next;
+    if (thread != NULL)
+        flush_orphan_locked(thread);
+    else
+        hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
+    hk_unlock(&hk_registry);
+    return thread != NULL;
 }
 
 /* ---- all threads ---- */
 
-/* Whether the thread whose record it is has left by the system's call alone, past all destructors: where its cache was found is not mapped
- * any more, or is another thread's. */
+/* Whether the record's thread has left by the system's call alone, past all destructors: its hk_tc
+ * is unmapped, or belongs to another thread by now. */
 static bool has_gone(const hk_thread_t *thread, const hk_thread_rest_t *rest) {
     if (thread->tc == &hk_tc)
         return false;
@@ -431,7 +462,7 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
     else if (plan == 0 && hk_watched() == HK_WATCHED_ALL)
         plan = HK_MAGAZINES_WATCHED;
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
-        hk_store_relaxed(&thread->plan, plan | HK_PLAN_NEW);
+        hk_store_seq(&thread->plan, plan | HK_PLAN_NEW);
     if (thread->tc == NULL)
         return;
     if (has_gone(thread, hk_load_acquire(&thread->rest))) {
@@ -439,10 +470,10 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
         return;
     }
-    /* without memory for a trap only what comes to the boundary anyway is observed */
+    /* Without memory for a trap only operations that come to the boundary anyway are observed. */
     hk_thread_rest_t *rest = plan != 0 ? hk_thread_rest(thread) : NULL;
     if (rest != NULL)
         hk_guarded_set_up_locked(thread);
-    /* release: the thread's hits look into it, and take no lock */
-    hk_store_release(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
+    /* seq: hk_idle_over() stores it as well, and then looks at the plan */
+    hk_store_seq(thread->tc, rest != NULL ? &rest->trap : &thread->cache);
 }

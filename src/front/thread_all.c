@@ -1,4 +1,4 @@
-/* What is done to all records there are. */
+/* Operations on the records of all threads. */
 #include "backend/pagemap.h"
 #include "front/crowd.h"
 #include "front/magazine.h"
@@ -28,11 +28,12 @@ static void forget_flat(hk_thread_t *thread) {
     hk_store_relaxed(&thread->cache.mask_derived, (uintptr_t)0);
 }
 
-/* Records set up later find no flat map either: both happen under the registry lock. That is not waited for for ever: in
- * a child that was made past the fork handlers (clone, _Fork) a thread that is not there may have it. */
+/* Records set up later find no flat map either: both happen under the registry lock. It waits for
+ * that lock for a second at most: in a child that was made past the fork handlers (clone, _Fork)
+ * its holder may not exist. */
 void hk_threads_give_up_flat_map(void) {
     if (hk_fork_is_mine() || !hk_lock_patiently(&hk_registry, HK_MOST_TRIES))
-        return; /* another time */
+        return; /* a later call does it */
     if (hk_map_has_flat()) {
         forget_flat(&hk_shared_record);
         for (hk_thread_t *thread = hk_threads_all; thread != NULL; thread = thread->all_next)

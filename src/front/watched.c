@@ -10,26 +10,27 @@
 
 atomic_uint hk_watched_how;
 static _Atomic(const hk_watcher_t *) watchers[HK_WATCH_PLACES];
-static atomic_uint changes; /* atomic: any thread; of what may be counted down for */
+static atomic_uint changes; /* atomic: any thread; changes of what bytes are counted down for */
 
 HK_INLINE hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
 HK_INLINE bool samples_only(void) { return hk_watched() == HK_WATCHED_SAMPLES; }
 HK_INLINE bool counts_down(void) { return hk_watched() - 1u < HK_WATCHED_ALL - 1u; }
 
-/* Once all operations are told they are for as long as anybody watches: samples lie anywhere then. */
+/* Once all operations are told, they are as long as there is any watcher: samples lie anywhere
+ * then. */
 static unsigned how_now(void) {
     const bool untrapped = hk_plan_from_options() == 0;
     const bool alone = untrapped && hk_watched() != HK_WATCHED_ALL && !hk_sampling();
     const bool samples = alone && hk_profile_mean() >= HK_PROFILE_APART_FROM;
     const bool guards = untrapped && hk_option(guard_sample) >= HK_SAMPLE_FEW_FROM;
     unsigned how = guards ? HK_WATCHED_GUARDS : HK_WATCHED_NOT;
-    for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's comes first */
+    for (unsigned i = 0; i < HK_WATCH_PLACES; i++) /* the profile's place comes first */
         if (hk_load_seq(&watchers[i]) != NULL)
             how = i == HK_WATCH_PROFILE && samples ? HK_WATCHED_SAMPLES : HK_WATCHED_ALL;
     return how;
 }
 
-/* Once more where it has changed meanwhile: two threads may do this at the same time. */
+/* Repeated if it has changed meanwhile: two threads may do this at the same time. */
 bool hk_watched_apply(void) {
     hk_thread_t *own = hk_thread_enter_patiently();
     if (own == NULL)
@@ -43,7 +44,8 @@ bool hk_watched_apply(void) {
     return true;
 }
 
-/* As long as samples may lie apart somebody hears of them, and counts down to the next one. */
+/* The watcher before stays if not all threads know that it goes: as long as samples may lie apart,
+ * a watcher has to be told of them, and to count down to the next. */
 bool hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
     const hk_watcher_t *before = hk_exchange_seq(&watchers[place], watcher);
     const bool told = hk_front_apply();
@@ -52,7 +54,7 @@ bool hk_watch(hk_watch_place_t place, const hk_watcher_t *watcher) {
     return told;
 }
 
-/* Begun anew where it has counted down for something else. */
+/* The thread's countdown, begun anew where it was for something else. */
 static void **countdown(hk_thread_t *thread) {
     const unsigned now = hk_load_relaxed(&changes);
     if (HK_UNLIKELY(thread->counts_since != now)) {
@@ -64,12 +66,12 @@ static void **countdown(hk_thread_t *thread) {
 
 /* ---- telling ---- */
 
-/* A handler that interrupted a watcher has forked, and in the child that watcher is still at work: it hears of the fork behind
- * that. */
+/* A signal handler that interrupted a watcher has forked: in the child that watcher is still at
+ * work, and is told of the fork afterwards. */
 static atomic_bool forked_late; /* atomic: the thread that forked, and its handlers */
 
-/* Not while a watcher of this thread's is at work. In a fork handler the thread has nothing of its own: in the child that is still
- * the parent's. */
+/* Not while a watcher is at work on this thread. In a fork handler watchers get no `own`: in the
+ * child that is still the parent's. */
 HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool given) {
     if (p == NULL || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return;
@@ -93,19 +95,21 @@ HK_INLINE void tell(hk_thread_t *thread, void *p, const hk_told_t *told, bool gi
         hk_watched_forked();
 }
 
-/* As long as the thread has no other reason to come here its magazines serve at once. */
+/* Whether the thread has no other reason to come to the boundary: its magazines serve at once
+ * then. */
 HK_INLINE bool goes_by_magazines(const hk_thread_t *thread) {
     return thread != NULL && hk_observed(thread) == HK_MAGAZINES_WATCHED;
 }
 
 /* ---- samples, where they are all that anybody wants ---- */
 
-/* An allocation of n bytes is none, which is counted. */
+/* Whether an allocation of n bytes is no sample, in which case its bytes are counted down. */
 HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
     return counts_down() && thread != NULL && hk_profile_passes(countdown(thread), n);
 }
 
-/* It is none, but may be a sampled guard: in this state the profile's place is that one's countdown. NULL: it is none. */
+/* The sampled guard for an allocation that did not pass: among few sampled guards the profile's
+ * place is their countdown. NULL: it is none. */
 static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = own_thread();
     if (hk_watched() != HK_WATCHED_GUARDS || thread == NULL)
@@ -113,13 +117,14 @@ static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
     return hk_sampled_by_bytes(countdown(thread), n, align, by);
 }
 
-/* Not told: of a small block that lies among others the free may be a hit. */
+/* Where only samples are told, a small block that lies among others is not: its free may be a
+ * hit. */
 static void tell_given(void *p, hk_told_t told) {
     if (!samples_only() || !hk_kind_is_class(hk_map_kind(p)))
         tell(own_thread(), p, &told, true);
 }
 
-/* A small block that lies apart; NULL also where it would not be told. */
+/* A small block that lies apart, for a sample; NULL also where it would not be told. */
 static void *take_apart(size_t n, size_t align) {
     hk_thread_t *thread = own_thread();
     if (!samples_only() || n > HK_MID_MAX || (thread != NULL && hk_load_relaxed(&thread->telling)))
@@ -181,7 +186,7 @@ void hk_watched_free(void *p, hk_by_t by, size_t n) {
         free_told(p, by, n);
         return;
     }
-    hk_told_t told = {n, 8, by, NULL}; /* read again: fewer registers to be saved */
+    hk_told_t told = {n, 8, by, NULL}; /* read back from here: fewer registers to be saved */
     tell(thread, p, &told, false);
     if (HK_UNLIKELY(!hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
         hk_free_unwatched(p, told.by, told.n);
@@ -202,7 +207,7 @@ static void *move_apart(void *p, size_t n) {
 void *hk_watched_realloc(void *p, size_t n) {
     hk_resized_t resized = {0};
     tell_taken(p, (hk_told_t){HK_ANY_SIZE, 8, HK_BY_MALLOC, &resized});
-    const uint64_t faults = hk_counted_ever(faults); /* more of them: p is no block */
+    const uint64_t faults = hk_counted_ever(faults); /* if there are more of them, p is no block */
     const bool told = !passes(own_thread(), n);
     void *q = told ? move_apart(p, n) : hk_realloc_unwatched(p, n);
     resized.again = q == NULL;
@@ -232,7 +237,7 @@ void hk_watched_forked(void) {
     if (late != hk_load_relaxed(&forked_late))
         hk_store_relaxed(&forked_late, late);
     for (hk_thread_t *thread = hk_threads_all; thread != NULL && !late; thread = thread->all_next) {
-        if (hk_load_relaxed(&thread->telling)) /* or an idle child has a page of its own for it */
+        if (hk_load_relaxed(&thread->telling)) /* or an idle child would copy a page for it */
             hk_store_relaxed(&thread->telling, false);
         if (thread->cache.watchers[HK_WATCH_PROFILE] == HK_TAKING_SAMPLE)
             thread->cache.watchers[HK_WATCH_PROFILE] = NULL;

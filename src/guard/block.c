@@ -7,24 +7,24 @@
 
 static bool is_exact(uint16_t shadow) { return (shadow & HK_BLOCK_BY) != 0; }
 
-/* The bytes asked for, as far as they are known. */
+/* The bytes asked for if they are known, else the block's size. */
 static size_t bytes_of(uint16_t shadow, size_t room) {
     return is_exact(shadow) ? room - (shadow >> HK_BLOCK_SLACK_SHIFT) : room;
 }
 
-/* By whom it was given out; 0: that is not known. */
+/* What gave the block out (hk_by_t); 0: unknown. */
 static unsigned by_of(uint16_t shadow) {
     return is_exact(shadow) ? shadow & HK_BLOCK_BY : (unsigned)shadow >> HK_BLOCK_VAGUE_SHIFT;
 }
 
-/* False: the tail is not whole, or what is behind it does not read as zero. */
+/* False, and a fault was reported: the tail is not whole, or the rest does not read as zero. */
 static bool tail_is_whole(const char *p, uint16_t shadow, size_t room) {
     if (hk_guard->tail == 0 || !is_exact(shadow))
         return true;
     return hk_edges_are_whole(p, bytes_of(shadow, room), room, 0, hk_guard->zeroed);
 }
 
-/* Of a block that is out, with n bytes. */
+/* The shadow of a block in use with n bytes. */
 static uint16_t shadow_for(size_t n, size_t room, unsigned by) {
     const bool exact = by != 0 && room - n <= HK_BLOCK_MOST_SLACK;
     return exact ? (uint16_t)((room - n) << HK_BLOCK_SLACK_SHIFT | by)
@@ -36,8 +36,8 @@ static void write_tail(char *p, size_t n, size_t room, uint16_t shadow) {
         hk_tail_write(p, n, room);
 }
 
-/* Blocks that follow each other share their pages. Of a long one, of which little may be used, the first and the last: the others
- * stay without memory until somebody writes to them. */
+/* Neighbouring blocks share pages, so a page is touched once. Of a long block, of which little may
+ * be used, only the first and the last page are touched. */
 void hk_block_touch(void **blocks, unsigned n, unsigned cls) {
     enum { LONG = 16 * HK_KIB };
     const size_t bytes = hk_min(hk_classes[cls].size, hk_guard->zeroed), page = hk_os_page_size();
@@ -67,7 +67,8 @@ void hk_block_clear_long(char *p, size_t n) {
         hk_zero_written(p, end);
 }
 
-/* Who freed it early did not clear it. False: a fault was reported. */
+/* A block freed before the guard started was not cleared: it is cleared here. False: a fault was
+ * reported. */
 static bool is_clear(void *p, unsigned cls) {
     const size_t room = hk_classes[cls].size;
     const size_t at = hk_not_zero(p, hk_min(room, hk_guard->zeroed));
@@ -82,7 +83,8 @@ static bool is_clear(void *p, unsigned cls) {
 
 void hk_block_look(void *p, unsigned cls) { (void)is_clear(p, cls); }
 
-/* True as well where p is no block of the class, or a handler frees it meanwhile. */
+/* Checks the block at p. True also if p is no block of the class, or a signal handler frees it
+ * meanwhile. */
 static bool is_as_left(char *p, unsigned cls) {
     const size_t room = hk_classes[cls].size;
     _Atomic uint16_t *shadow = hk_map_kind(p) == cls ? hk_shadow_of(p, cls) : NULL;
@@ -116,8 +118,8 @@ bool hk_block_look_around(char *p) {
     return whole;
 }
 
-/* Counts what it sees, in use or free, off `left`, a longer block as several. What is left over behind the last one is nobody's: who
- * writes in front of the first one of the next slab writes there. */
+/* Subtracts each block from `left`, a long one as several. The unused rest behind the last block is
+ * checked too: an underflow of the next slab's first block writes there. */
 static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
     const hk_class_t *c = &hk_classes[slab->cls];
     const size_t over = slab->slices * HK_SLICE - (size_t)c->blocks * c->size;
@@ -136,7 +138,7 @@ static void look_at_blocks_of(const hk_slab_t *slab, unsigned *left) {
         hk_guard_fault(HK_OVERFLOW, p - c->size, HK_NO_SIZE, (ptrdiff_t)(c->size + at));
 }
 
-/* What slabs have left behind whose blocks were all free. */
+/* A free slice that a slab left behind, cleared. */
 static void look_at_slice(const char *slice, unsigned *left) {
     const size_t at = *left != 0 ? hk_not_zero(slice, HK_SLICE) : SIZE_MAX;
     if (at != SIZE_MAX)
@@ -176,13 +178,13 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
     const bool whole = tail_is_whole(p, was, room);
     if (by_of(was) != 0)
         hk_guard_check_claims(p, bytes, by_of(was), by, is_exact(was) ? n : HK_ANY_SIZE);
-    if (hk_guard->tail != 0 && is_exact(was)) /* it lies further on than what is cleared, maybe */
+    if (hk_guard->tail != 0 && is_exact(was)) /* it may lie beyond the bytes cleared below */
         hk_tail_clear(p, bytes, room);
     hk_block_clear_long(p, whole ? hk_min(hk_align_up(bytes + HK_TAIL_WINDOW, 16), room) : room);
     return true;
 }
 
-/* The shadow of a block that is in use; NULL: a fault was reported. */
+/* The shadow of a block in use; NULL: it is not in use, and a fault was reported. */
 static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
     _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
     if (HK_LIKELY(shadow != NULL && hk_load_relaxed(shadow) != HK_BLOCK_FREE))
@@ -211,18 +213,19 @@ bool hk_block_resize(void *p, unsigned cls, size_t n) {
     if (by_of(was) != 0)
         hk_guard_check_claims(p, before, by_of(was), HK_BY_MALLOC, HK_ANY_SIZE);
     const uint16_t now = shadow_for(n, room, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
-    if (!hk_cas_acquire(shadow, &was, now)) { /* another thread frees it */
+    if (!hk_cas_acquire(shadow, &was, now)) { /* another thread has freed it */
         hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
         return false;
     }
     write_tail(p, n, room, now);
-    if (n > before) /* by memset, which may be another one that asks how long the block is */
+    if (n > before) /* memset may be an interposed one that asks for the block's size */
         memset((char *)p + before, 0, n - before);
     hk_clear_between(p, hk_tail_end(n, room), hk_tail_end(before, room));
     return true;
 }
 
-/* Whose access a slab's neighbourhood is: of its first block, or its last. */
+/* Reports an access at p beyond the slab at `slice`, as one of its last block (`behind`) or its
+ * first. */
 static bool report_beside(const char *slice, const char *p, bool behind) {
     const unsigned cls = hk_map_kind(slice);
     if (!hk_kind_is_class(cls))

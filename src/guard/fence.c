@@ -20,16 +20,17 @@
 #include "guard/tail.h"
 #include "os/os.h"
 
-/* ---- mappings, of which a process has so many ----
+/* ---- mappings, whose number is limited for a process ----
  *
- * A fenced block takes several. Nothing is fenced unless some are left to spare for blocks without
+ * A fenced block takes several. Nothing is fenced unless some mappings are spare for blocks without
  * fences, which must still be had when there are no more. */
 
-static atomic_uint patience; /* after a refusal, blocks left that have none (backend/mappings.h) */
+static atomic_uint patience; /* after a refusal: blocks left to go without fences */
 
 /* ---- blocks with bytes ---- */
 
-/* Where a block and its body lie in a mapping that starts at `start`. */
+/* A header for a block in a mapping that starts at `start`: places its body, at random, and the
+ * block. */
 static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t n, size_t align) {
     enum { FENCE_PAGES = 8 };
     const size_t page = hk_os_page_size();
@@ -46,7 +47,7 @@ static hk_header_t laid_out(char *start, size_t bytes, size_t body_bytes, size_t
 
 static size_t room_of(const hk_header_t *header) { return header->body_bytes - header->block; }
 
-/* As a block of that size has them where it is not fenced. */
+/* As for a block of that size without fences. */
 static void ask_for_huge_pages(const hk_header_t *laid) {
     char *body = hk_header_body(laid);
     const size_t bytes = laid->body_bytes;
@@ -60,7 +61,7 @@ static void ask_for_huge_pages(const hk_header_t *laid) {
     hk_huge_pages_try(body, bytes);
 }
 
-/* A body that can be written to, and is zero, is somebody's block now. */
+/* Seals the header and gives the block out; its body is writable and zero. */
 static void *given_out(hk_header_t *header) {
     char *block = hk_header_block(header);
     hk_header_seal(header);
@@ -72,7 +73,7 @@ static void *given_out(hk_header_t *header) {
     return block;
 }
 
-/* What was moved there is closed, marks or not. */
+/* Pages that were moved there are inaccessible, with or without marks. */
 static bool open_body(const hk_header_t *laid, bool moved) {
     char *body = hk_header_body(laid), *end = body + laid->body_bytes;
     if (laid->marked && (!hk_os_mark(laid->start, laid->body) ||
@@ -81,7 +82,8 @@ static bool open_body(const hk_header_t *laid, bool moved) {
     return (laid->marked && !moved) || hk_os_protect(body, laid->body_bytes, HK_READ_WRITE);
 }
 
-/* The first `dirty` bytes of the body may hold old data. */
+/* Makes the block's header and gives it out. The first `dirty` bytes of its body may hold old data.
+ * NULL: refused. */
 static void *publish(const hk_header_t *laid, size_t dirty) {
     const char *block = hk_header_block(laid);
     hk_header_t *header = hk_header_make(block);
@@ -96,7 +98,8 @@ static void *publish(const hk_header_t *laid, size_t dirty) {
     return given_out(header);
 }
 
-/* So that a block without fences can be had. Where memory or addresses were wanting the next one is fenced, if it fits. */
+/* Lets go of freed blocks and spare mappings, so that a block without fences can be had. Only if
+ * mappings are short do the next blocks go without fences. */
 static void let_go(void) {
     hk_freed_trim();
     hk_mappings_let_go();
@@ -106,7 +109,8 @@ static void let_go(void) {
     hk_region_save_mappings();
 }
 
-/* The addresses that a block which grows may grow by, at most; and from how many on it is asked first whether they can be had. */
+/* The most addresses for a block to grow into; and the size from which hk_limit_excludes() is asked
+ * before anything is mapped. */
 #define GROWS_BY (256 * HK_MIB)
 #define ASKED_FOR (1024 * HK_MIB)
 
@@ -117,7 +121,7 @@ static size_t mapping_for(size_t n, size_t align, size_t headroom) {
     return hk_align_up(body_for(n) + headroom + 2 * page + (align > page ? align : 0), HK_SLICE);
 }
 
-/* Marks take a word for each page, and memory that is accounted for. */
+/* Marks cost memory per page, and the whole mapping counts for strict accounting. */
 static bool fences_by_marks(size_t fences) {
     enum { MOST = 256 * HK_KIB };
     return fences <= MOST && !hk_region_is_bounded() && hk_os_marks();
@@ -136,7 +140,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by, bool marked
     header.marked = marked;
     size_t dirty;
     if (!hk_hoard_hand_out(hk_header_body(&header), body, &dirty)) {
-        hk_os_unmap(start, header.body); /* what was between may be somebody else's by now */
+        hk_os_unmap(start, header.body); /* the pages between may be another mapping by now */
         hk_os_unmap(start + header.body + body, bytes - header.body - body);
         return NULL;
     }
@@ -146,7 +150,7 @@ static void *alloc(size_t n, size_t align, size_t bytes, hk_by_t by, bool marked
     return p == NULL && marked ? alloc(n, align, bytes, by, false) : p;
 }
 
-/* In the same pages as one that has waited; NULL: there is none. */
+/* Reuses the pages of a freed block; NULL: none fits. */
 static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     hk_header_t *header = align <= hk_os_page_size() ? hk_freed_take(body_for(n), bytes) : NULL;
     if (header == NULL)
@@ -157,7 +161,7 @@ static void *alloc_again(size_t n, size_t align, size_t bytes, hk_by_t by) {
     return given_out(header);
 }
 
-/* At the limit what is free goes first. */
+/* Counts the bytes as held; at the limit, freed blocks are given back first. */
 static bool hold(size_t bytes) {
     if (HK_LIKELY(hk_held_take(bytes, 0)))
         return true;
@@ -177,7 +181,8 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     void *p = alloc_again(n, align, bytes, by);
     if (p != NULL)
         return p;
-    /* of so much the map alone would take long; and what cannot be had whatever is let go of takes nothing from others */
+    /* mapping so much takes long by itself, and a request that cannot be met must not cost
+     * others */
     if (HK_UNLIKELY(bytes >= ASKED_FOR && hk_limit_excludes(bytes, 0)))
         return NULL;
     if (HK_UNLIKELY(!hold(bytes)))
@@ -191,7 +196,7 @@ void *hk_fence_alloc(size_t n, size_t align, bool grows, hk_by_t by) {
     return p;
 }
 
-/* The header of the block at p that is out; NULL: a fault was reported. */
+/* The header of the block in use at p; NULL: there is none, and a fault was reported. */
 static hk_header_t *in_use(const void *p, hk_fatal_t if_not) {
     hk_header_t *header = hk_header_of(p);
     if (header != NULL && hk_header_block(header) == p &&
@@ -265,7 +270,7 @@ size_t hk_fence_bytes(const void *p) {
     return header != NULL ? header->n : 0;
 }
 
-/* In the slice in which the block starts; further on the fence will do. */
+/* Knows p only in the slice in which the block starts; an overflow further on hits the fence. */
 hk_around_t hk_fence_around(const void *p) {
     const bool none = hk_sample_has(p) || hk_nothing_has(p);
     const hk_header_t *header = none ? NULL : hk_header_of(p);
@@ -276,7 +281,7 @@ hk_around_t hk_fence_around(const void *p) {
     return (hk_around_t){start, out ? header->n : HK_NO_SIZE};
 }
 
-/* Makes more of the mapping accessible, all but its last page. */
+/* Makes more of the mapping accessible, up to its last page, which stays a fence. */
 static bool grow(hk_header_t *header, size_t n) {
     const size_t page = hk_os_page_size();
     char *end = hk_header_body(header) + header->body_bytes;
@@ -289,7 +294,8 @@ static bool grow(hk_header_t *header, size_t n) {
     return true;
 }
 
-/* The block is shorter than it was: whole pages go, and what was behind the new end is cleared. */
+/* After the block was made shorter: whole pages become fence, and bytes behind the new end are
+ * cleared. */
 static void cut(hk_header_t *header, size_t before) {
     char *block = hk_header_block(header), *end = hk_header_body(header) + header->body_bytes;
     char *last = (char *)hk_align_up((uintptr_t)block + header->n, hk_os_page_size());
@@ -316,12 +322,13 @@ bool hk_fence_resize(void *p, size_t n, bool half) {
         cut(header, before);
     hk_header_seal(header);
     hk_tail_write(p, n, room_of(header));
-    if (n > before) /* what was the tail reads as the rest does */
+    if (n > before) /* the old tail must read as zero, as the rest does */
         memset((char *)p + before, 0, hk_min(n - before, HK_TAIL_WINDOW));
     return true;
 }
 
-/* The block of no bytes that an access at p was meant for: the one there or, where that is none, and is not just begun, the one behind. */
+/* The block of no bytes that an access at p is blamed on: the one at or before p or, if that is not
+ * in use and p is not its start, the next one if that is in use. */
 static const char *nothing_near(const char *p) {
     const size_t into = (uintptr_t)p % HK_NOTHING_BYTES;
     const char *own = p - into, *next = own + HK_NOTHING_BYTES;
@@ -331,7 +338,7 @@ static const char *nothing_near(const char *p) {
 
 static void report_nothing(const char *p) {
     const char *block = nothing_near(p);
-    if (!hk_nothing_was_out(block)) /* it is not known beyond which one */
+    if (!hk_nothing_was_out(block)) /* it is unknown which block it overran */
         hk_fault_say(HK_OUT_OF_BOUNDS, p, HK_NO_SIZE, HK_NOWHERE, HK_NO_SIZE, "");
     else
         hk_fault_say(hk_nothing_is_out(block) ? HK_OUT_OF_BOUNDS : HK_USE_AFTER_FREE, block, 0,

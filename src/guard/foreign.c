@@ -9,12 +9,13 @@
 #include "guard/guard.h"
 #include "os/os.h"
 
-/* On the stack that it is called on: a thread's has its descriptor above, the first one's what the system put there. */
+/* Whether p lies on the calling stack: above this frame, and below the thread's descriptor or, on
+ * the main thread, below what the kernel put there. */
 static bool is_on_stack(const void *p) {
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
     const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
     const uintptr_t top = hk_max(getauxval(AT_RANDOM), getauxval(AT_EXECFN));
-    const size_t most = 64 * HK_MIB; /* so far away the other one is, whose stack it is not */
+    const size_t most = 64 * HK_MIB; /* farther away it belongs to another stack */
     return at > here && ((at < thread && thread - here < most) || (at < top && top - here < most));
 }
 
@@ -29,7 +30,7 @@ static void meet(const void *start, size_t bytes, void *argument) {
     range->is_met |= own < range->end && range->from < own + bytes;
 }
 
-/* The allocator's own memory: what is there may look like a chunk of the C library's. */
+/* Whether the range meets the allocator's own memory, whose contents may look like a chunk. */
 static bool is_own(const char *from, const char *end) {
     range_t range = {.from = from, .end = end};
     hk_meta_visit(meet, &range);
@@ -37,8 +38,9 @@ static bool is_own(const char *from, const char *end) {
     return range.is_met;
 }
 
-/* Whether the C library's allocator cannot have given p out, as a chunk of its own says, and the next one, which says that
- * this one is in use; or would believe that it is a mapping, and unmap what is ours. */
+/* Whether glibc's allocator cannot have given p out, judging by the chunk's header and by the next
+ * chunk's, which says whether this one is in use; or would take it for a mapping of its own and
+ * unmap memory of ours. */
 static bool is_forged(const void *p) {
 #ifdef __GLIBC__
     enum { USED_BEFORE = 1, IS_MAPPED = 2, FLAGS = 7, LEAST = 32, UNIT = 16, MOST_LOG2 = 40 };
@@ -60,8 +62,8 @@ static bool is_forged(const void *p) {
 #endif
 }
 
-/* What is none of ours may be the C library's own allocator's, which has two words before it and is asked no questions
- * unless it cannot be. */
+/* The C library's free is called only if the pointer may be its own: it trusts the two words before
+ * the block. */
 bool hk_guard_disowns(const void *p, hk_fatal_t kind) {
     Dl_info object;
     const int saved = errno;

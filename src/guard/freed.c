@@ -7,13 +7,14 @@
 #include "guard/tail.h"
 #include "os/os.h"
 
-/* Blocks of up to so many bytes keep their memory, so much of it in all, and a quarter of what such blocks in use have, up to so much. The
- * larger they are the fewer of them wait, a few at least, or the next one would find none. */
+/* Blocks of up to KEEPS_UP_TO bytes keep their memory: together up to KEEPS_AT_LEAST and a quarter
+ * of what such blocks in use have, up to KEEPS_AT_MOST. The larger they are, the fewer of them
+ * wait, but at least a few, or the next allocation would find none. */
 enum { FEW_PLACES = 3 };
 #define KEEPS_AT_LEAST (12 * HK_MIB)
 #define KEEPS_AT_MOST (64 * HK_MIB)
 #define KEEPS_UP_TO (KEEPS_AT_LEAST / (FEW_PLACES + 2))
-static _Atomic size_t kept_bytes, used_bytes; /* atomic: any thread; of either */
+static _Atomic size_t kept_bytes, used_bytes; /* atomic: any thread */
 
 static size_t keeps_in_all(void) {
     return hk_min(KEEPS_AT_LEAST + hk_load_relaxed(&used_bytes) / 4, KEEPS_AT_MOST);
@@ -21,7 +22,7 @@ static size_t keeps_in_all(void) {
 
 void hk_freed_note(size_t now, size_t before) {
     const size_t more = now <= KEEPS_UP_TO ? now : 0, less = before <= KEEPS_UP_TO ? before : 0;
-    hk_add_relaxed(&used_bytes, more - less); /* or less, by as much */
+    hk_add_relaxed(&used_bytes, more - less); /* wraps around if it is less */
 }
 
 static size_t kept_in_all(void) { return hk_load_relaxed(&kept_bytes) + hk_hoard_bytes(); }
@@ -43,7 +44,7 @@ static void keeps_no_more(const hk_header_t *header) {
     hk_single_is_gone(header->bytes);
 }
 
-/* What somebody has written to says nothing that is of use: it is left where it is. */
+/* A header that the program has written to cannot be trusted: its mapping is leaked. */
 static bool is_whole(const hk_header_t *header) {
     const bool whole = hk_header_is_sealed(header);
     if (HK_UNLIKELY(!whole))
@@ -63,24 +64,26 @@ static void unmap(hk_header_t *header) {
     }
     hk_header_leave(header);
     hk_map_set(h.start, h.bytes / HK_SLICE, HK_KIND_FOREIGN);
-    if (!hk_os_unmap(h.start, h.bytes)) /* so it is addresses that stay, and no memory */
+    if (!hk_os_unmap(h.start, h.bytes)) /* then the addresses stay, without memory */
         hk_os_close(h.start, h.bytes);
 }
 
-/* Freed ones wait here, so many at most and of so much address space each, less where that is limited; not where mappings are
- * few. Those that keep their memory may then be had again. */
+/* Freed blocks wait here: at most PLACES, of up to WAITS_UP_TO bytes of addresses each, less where
+ * address space is limited. Those that keep their memory are put into `kept` afterwards. */
 #define WAITS_UP_TO (4096 * HK_MIB)
 #define WAITS_LIMITED_UP_TO HK_MIB
-#define KEEPS_BELOW (HK_SLICE / 4 * 3) /* where the body starts in its slice */
+#define KEEPS_BELOW (HK_SLICE / 4 * 3) /* offset of the body in its slice */
 enum { PLACES = 32, KEPT = 128 };
 static _Atomic(hk_header_t *) waiting[PLACES]; /* atomic: any thread */
-/* atomic: any thread; the slices in which blocks start, and in the bits below something of what body and mapping they have. 0: none */
+/* atomic: any thread; the slices in which kept blocks start, with shape_of() in the low bits. 0:
+ * empty */
 static _Atomic uintptr_t kept[KEPT];
 enum { MOST_MORE = 64 };
 _Static_assert(KEEPS_UP_TO / HK_SLICE + 1 < MOST_MORE, "it is in the low bits");
 _Static_assert((KEEPS_UP_TO / 4096 + 1) * MOST_MORE <= HK_SLICE, "room for both");
 
-/* 0: none that is kept has such a shape, as where a mapping is larger than for a block to grow to twice its size. */
+/* Encodes a body's and a mapping's size. 0: such a block is not kept, because it is too large or
+ * has more addresses than for growing to twice its size. */
 static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
     const size_t more = (bytes - body_bytes) / HK_SLICE;
     return body_bytes <= KEEPS_UP_TO && more <= body_bytes / HK_SLICE + 1
@@ -88,7 +91,7 @@ static uintptr_t shape_of(size_t body_bytes, size_t bytes) {
                : 0;
 }
 
-/* Whoever has the place now; 0: nobody. Who had it goes. */
+/* Puts `is` (0: nothing) into the place and unmaps the block that had it. */
 static void keep_at(unsigned i, uintptr_t is) {
     const uintptr_t was = hk_exchange_seq(&kept[i], is);
     if (was != 0)
@@ -106,7 +109,7 @@ void hk_freed_trim(void) {
     hk_hoard_trim();
 }
 
-/* Where there is no place, one that chance finds goes. */
+/* Without a free place, a random block is unmapped for it. */
 static void keep(hk_header_t *header) {
     const uintptr_t slice = (uintptr_t)hk_header_block(header) & ~(uintptr_t)(HK_SLICE - 1);
     const uintptr_t is = slice | shape_of(header->body_bytes, header->bytes);
@@ -118,13 +121,14 @@ static void keep(hk_header_t *header) {
     keep_at(hk_guard_chance(KEPT), is);
 }
 
-/* By so much a body may be larger than what is wanted of it, so that the block starts in the same slice all the same. */
+/* How much larger than wanted a body may be: the block must still start in the same slice. */
 static size_t may_be_larger_by(size_t body_bytes) {
     return hk_min(body_bytes / 8, HK_SLICE - KEEPS_BELOW);
 }
 
-/* Whether what is kept with the shape `has` can be made to fit: its mapping is no smaller, nor twice as large, and if its body is smaller there
- * is room for the rest behind it, wherever in its slice it starts. */
+/* Whether a kept block of shape `has` can be made to fit: its mapping is large enough but not twice
+ * as large, and if its body is too small, the mapping has room for the rest wherever the body
+ * starts in its slice. */
 static bool can_fit(uintptr_t has, size_t body_bytes, size_t bytes) {
     const size_t body = has / MOST_MORE * hk_os_page_size();
     const size_t mapping = hk_align_up(body, HK_SLICE) + has % MOST_MORE * HK_SLICE;
@@ -136,8 +140,8 @@ static bool fits_as_it_is(uintptr_t has, size_t body_bytes) {
     return body >= body_bytes && body <= body_bytes + may_be_larger_by(body_bytes);
 }
 
-/* Of such a body and mapping, or else the one that has the nearest body of those that can be made to fit: where hardly two blocks have
- * the same size there would be none. */
+/* A kept block of the same body and mapping, or else the one with the nearest body that can be made
+ * to fit: where hardly two blocks have the same size, none would match exactly. */
 static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     const uintptr_t shape = shape_of(body_bytes, bytes);
     const bool as_it_is = body_bytes >= HK_HOARD_FROM && hk_hoard_bytes() != 0;
@@ -160,8 +164,8 @@ static hk_header_t *kept_one(size_t body_bytes, size_t bytes) {
     }
 }
 
-/* Its body, unless it is `open`, can be written to again, and so can what it `has` of the fence behind now. Where the fence is marks all of the
- * body was closed by its protection, whatever has become fence since. */
+/* Makes the body writable again unless it is `open`, and with it the part of the fence that becomes
+ * body, up to `has` bytes. Where fences are marks, page protection closed the whole former body. */
 static bool reopen(const hk_header_t *header, bool open, size_t has) {
     char *body = hk_header_body(header);
     const size_t had = header->body_bytes, opened = open ? hk_min(had, has) : 0;
@@ -171,8 +175,9 @@ static bool reopen(const hk_header_t *header, bool open, size_t has) {
            (has <= had || hk_os_unmark(body + had, has - had));
 }
 
-/* The body is what is wanted, or a little larger: what it has beyond becomes a part of the fence, without memory, and what it wants of the
- * fence becomes accessible. So it does all over, unless it is `open` already, and is zero. */
+/* Makes the body as large as wanted or a little larger. A surplus becomes part of the fence,
+ * without memory; a missing part is taken from the fence. The body becomes writable and zero, which
+ * one that is `open` is already. */
 static bool fit(hk_header_t *header, bool open, size_t wanted) {
     char *body = hk_header_body(header);
     const size_t had = header->body_bytes, most = wanted + may_be_larger_by(wanted);
@@ -189,7 +194,7 @@ static bool fit(hk_header_t *header, bool open, size_t wanted) {
 }
 
 enum { ASKED = 16 };
-static _Atomic size_t asked[ASKED]; /* atomic: any thread; the bodies that were asked for last */
+static _Atomic size_t asked[ASKED]; /* atomic: any thread; sizes of the bodies asked for last */
 
 static void note_asked(size_t body_bytes) {
     static atomic_uint next; /* atomic: any thread */
@@ -214,7 +219,7 @@ hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes) {
     const bool open = header->open;
     if (open)
         hk_freed_look(header);
-    header->open = false; /* before all else: a handler may end the process */
+    header->open = false; /* first: a signal handler may end the process, which checks open ones */
     atomic_signal_fence(memory_order_seq_cst);
     if (fit(header, open, body_bytes))
         return header;
@@ -234,7 +239,8 @@ static bool keeps_one_more(const hk_header_t *header) {
     return fits;
 }
 
-/* Nobody may want what is kept: the next one from a place of chance on makes room for others, of those that are more. False: there is none. */
+/* Makes room by unmapping one kept block, the next one after a random place, or a part of the
+ * hoard, whichever has more memory. False: there is none. */
 static bool let_go_of_any(void) {
     if (hk_hoard_bytes() > hk_load_relaxed(&kept_bytes) && hk_hoard_let_go())
         return true;
@@ -249,11 +255,13 @@ static bool let_go_of_any(void) {
 
 /* ---- memory apart from addresses (backend/hoard.h) ----
  *
- * A body that waits with its memory serves the next one of its size without a call of the system, but until then nobody. So where sizes do not
- * come again the memory is moved away at once; that takes a few calls, and less than faults for so many pages. So it is with what is too large
- * for some to wait with their memory, once a few have been asked for: who needs one or two in all would only keep them. */
+ * A body that keeps its memory serves the next block of its size without a system call, but no
+ * other. Where sizes do not come again its memory is moved into the hoard at once; that takes a few
+ * calls, and less time than page faults for as much. So it is with bodies too large to keep their
+ * memory, once a few have been asked for: a program that needs one or two in all would only hold
+ * their memory. */
 
-/* The block itself may be among those that were asked for. */
+/* AGAIN is 2 because the block itself is among those asked for. */
 static bool is_for_hoard(size_t body_bytes) {
     enum { TRIED_ONCE_IN = 16, AGAIN = 2, OFTEN = 4 };
     if (body_bytes < HK_HOARD_FROM || body_bytes > keeps_in_all() || hk_region_is_bounded())
@@ -263,7 +271,7 @@ static bool is_for_hoard(size_t body_bytes) {
     return moves && (hk_hoard_pays() || hk_guard_chance(TRIED_ONCE_IN) == 0);
 }
 
-/* As close_body(). */
+/* As close_body(): moves the body's memory into the hoard, or else drops it. */
 static bool hoard(const hk_header_t *header) {
     char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
@@ -275,21 +283,22 @@ static bool hoard(const hk_header_t *header) {
     return true;
 }
 
-/* To close a body and open it again takes two calls, each of which stops the process's other threads: where buffers come and
- * go all the time, longer than all else. So what it may take is bounded: a millisecond is worth a closing, up to a few are saved, and
- * the part of all that chance finds in what is saved is closed. The others are cleared. */
+/* Whether the body may stay open. Closing and reopening takes two system calls, each of which
+ * interrupts the process's other threads; where buffers come and go all the time, that dominates.
+ * So closings are budgeted: each millisecond earns one, up to SAVED are saved, and a free gets one
+ * with the chance that saved / SAVED gives. The other bodies are only cleared. */
 static bool may_be_open(void) {
     enum { SAVED = 64 };
-    static _Atomic uint64_t used_up_to; /* atomic: any thread; so many milliseconds' worth */
+    static _Atomic uint64_t used_up_to; /* atomic: any thread; time spent, in milliseconds */
     const uint64_t now = hk_os_now_ms();
     uint64_t before = hk_load_relaxed(&used_up_to);
     const uint64_t used = hk_max(before, now);
     return hk_guard_chance(SAVED) >= hk_minus(now + SAVED, used) ||
-           !hk_cas_seq(&used_up_to, &before, used + 1); /* another thread closes one */
+           !hk_cas_seq(&used_up_to, &before, used + 1); /* another thread got the closing */
 }
 
-/* Nobody can read what was in the body any more, nor write to it unless it is open. (One of large alignment may begin in
- * another slice.) */
+/* Makes the body's contents unreadable, and the body inaccessible unless it stays open. (A block of
+ * large alignment may begin in a later slice than its mapping; it is not kept.) */
 static bool close_body(hk_header_t *header) {
     char *body = hk_header_body(header);
     const size_t bytes = header->body_bytes;
@@ -304,14 +313,14 @@ static bool close_body(hk_header_t *header) {
     if (open)
         hk_zero_written(body, bytes);
     atomic_signal_fence(memory_order_seq_cst);
-    header->open = open; /* and clear: a handler may end the process */
+    header->open = open; /* only once clear: a signal handler may end the process */
     header->keeps = keeps && (open || hk_os_protect(body, bytes, HK_NO_ACCESS));
     if (keeps && !header->keeps)
         keeps_no_more(header);
     return header->keeps || hk_header_close(header, body, bytes) || hk_os_close(body, bytes);
 }
 
-/* In how many places it may wait. */
+/* The number of places among which it may wait. */
 static unsigned places_of(const hk_header_t *header) {
     const size_t half = keeps_in_all() / 2 / header->body_bytes;
     return header->keeps ? (unsigned)HK_CLAMP(half, FEW_PLACES, PLACES) : PLACES;
@@ -320,7 +329,7 @@ static unsigned places_of(const hk_header_t *header) {
 void hk_freed_give(hk_header_t *header, bool may_wait) {
     const bool few = hk_region_is_bounded() || hk_load_relaxed(&hk_map_is_limited);
     const size_t most = few ? WAITS_LIMITED_UP_TO : WAITS_UP_TO;
-    header->keeps = header->open = false; /* which is not sealed */
+    header->keeps = header->open = false; /* these fields are not sealed */
     const bool waits = may_wait && header->bytes <= most && close_body(header);
     if (!header->keeps)
         hk_held_drop(header->bytes);

@@ -1,24 +1,29 @@
-/* Fenced blocks that are free. Each waits until chance drives it out, inaccessible, or only cleared where that is done all
- * the time; the smaller ones keep their memory and may then be had again, the others go. No lock is taken. */
+/* Fenced blocks that are free. Each waits until a later one, at random, takes its place. Its body
+ * is inaccessible meanwhile or, where blocks are freed too often for that, only cleared. Smaller
+ * ones keep their memory and can be reused after the wait; the others are unmapped. No lock is
+ * taken. */
 #pragma once
 
 #include "guard/header.h"
 
-/* A block in use has so many bytes now instead of so many: who has more in use keeps more. */
+/* A block in use has `now` bytes instead of `before` (0: not in use). The more bytes are in use,
+ * the more may be kept. */
 void hk_freed_note(size_t now, size_t before);
 
-/* One with such a body, or a little larger, in such a mapping or a larger one. It can be written to, reads as zero and is held; what it has besides
- * is the caller's to say and to seal. NULL: there is none. */
+/* A freed block with a body of body_bytes or slightly more, in a mapping of `bytes` or more. The
+ * body is writable and reads as zero, and the mapping counts as held; the caller fills in the rest
+ * of the header and seals it. NULL: there is none. */
 hk_header_t *hk_freed_take(size_t body_bytes, size_t bytes);
 
-/* The block that was there, and was held, is free; without `may_wait` it goes at once. What keeps its memory is held as before. */
+/* The block is free; its mapping counts as held. Without `may_wait` it is unmapped at once. If it
+ * keeps its memory, it stays held. */
 void hk_freed_give(hk_header_t *header, bool may_wait);
 
-/* Of one that is open: has somebody written to it? */
+/* Reports a fault if an open one was written to. */
 void hk_freed_look(const hk_header_t *header);
 
-/* Whether any keeps its memory. */
+/* Whether any of them keeps its memory. */
 bool hk_freed_any(void);
 
-/* Lets go of all of them. */
+/* Gives all of them back to the system. */
 void hk_freed_trim(void);

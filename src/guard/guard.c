@@ -28,7 +28,8 @@ uint32_t hk_guard_chance(uint32_t end) {
     return hk_random_shared(&shared, end);
 }
 
-/* No two forks are made in the same nanosecond. A sandbox may not let the system be asked for chance. */
+/* The time differs for each fork. The system's random numbers are not used: a sandbox may forbid
+ * the call. */
 void hk_guard_forked(void) {
     hk_add_relaxed(&streams, hk_os_now_ns() * 0x9E3779B97F4A7C15u);
     hk_store_relaxed(&shared, (uint64_t)0);
@@ -41,8 +42,8 @@ static void swap(void **blocks, unsigned i, unsigned j) {
     blocks[j] = p;
 }
 
-/* By Fisher and Yates, four at a time, one number for each four: what is asked for together is used together, and
- * stays in the same few cache lines and pages. */
+/* Fisher-Yates within groups of four, one random number for each: blocks that are asked for
+ * together are used together and stay in the same few cache lines and pages. */
 void hk_guard_shuffle(uint64_t *stream, void **blocks, unsigned n) {
     for (; n >= 4; n -= 4) {
         const unsigned order = hk_random_below(stream, 4 * 3 * 2);
@@ -64,15 +65,16 @@ HK_COLD void hk_guard_fault(hk_fatal_t kind, const void *p, size_t bytes, ptrdif
     hk_fault_end();
 }
 
-/* Whether new, new[], their aligned forms and malloc can be told apart: not any more once they were mixed where a loaded object, but ours and the
- * C++ library, has one of the operators of its own, in whichever form. What that gives out, which is malloc's to us where it
- * takes it from there, may come back by an operator delete of ours, and much later; or it frees what an operator new of ours
- * gave. Takes the lock under which the loader walks its list of objects. */
+/* Whether new, new[], their aligned forms and malloc can be told apart. No longer, and for good,
+ * once any loaded object except hakmem and the C++ library exports one of the operators. Its new
+ * takes blocks from our malloc, and they may come back by an operator delete of ours, even much
+ * later; or it frees what an operator new of ours gave. Takes the lock under which the loader walks
+ * its objects. */
 static HK_COLD bool tells_kinds(void) {
     static const char operators[][8] = {"_Znwm", "_Znam", "_ZdlPv", "_ZdaPv"};
     static const char forms[][32] = {
         "",  "RKSt9nothrow_t",  "St11align_val_t", "St11align_val_tRKSt9nothrow_t",
-        "m", "mSt11align_val_t" /* these of delete only */};
+        "m", "mSt11align_val_t" /* only delete has these two */};
     enum { OPERATORS = sizeof operators / sizeof *operators, FORMS = sizeof forms / sizeof *forms };
     static atomic_bool mixed; /* atomic: any thread; set once */
     for (unsigned i = 0; i < OPERATORS * FORMS && !hk_load_relaxed(&mixed); i++) {
@@ -126,7 +128,7 @@ static bool protect(hk_access_t access) {
 }
 
 void hk_guard_prepare(bool starts) {
-    enum { SHARES = 64 }; /* there are fewer classes */
+    enum { SHARES = 64 }; /* more than there are classes */
     static atomic_flag done = ATOMIC_FLAG_INIT;
     const bool first = !atomic_flag_test_and_set(&done);
     if (!first && (!starts || !protect(HK_READ_WRITE)))
@@ -140,10 +142,10 @@ void hk_guard_prepare(bool starts) {
         .zeroed = hk_align_up(hk_option(guard_zero), 16),
         .quarantine_bytes = hk_option(guard_quarantine_kb) * HK_KIB / SHARES,
         .tail = hk_option(guard_tail) != 0,
-        /* a slice has room for some pages before the block, and for the block's own */
+        /* a slice must hold some pages before the block and the block's own */
         .fences = hk_option(guard_fences) != 0 && hk_os_page_size() * 16 <= HK_SLICE,
         .sizes = hk_option(guard_match) != HK_MATCH_OFF,
-        /* without the guard what a block of a place is freed by is not told (front/boundary.c) */
+        /* without the guard, the boundary does not say how a sample is freed (front/boundary.c) */
         .kinds = hk_option(guard) != 0 && hk_option(guard_match) == HK_MATCH_KINDS,
     };
     protect(HK_READ);

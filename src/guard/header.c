@@ -16,7 +16,7 @@ static uint64_t seal_of(const hk_header_t *header) {
         seal = (seal ^ words[i]) * 0x9FB21C651E98DF25u;
         seal ^= seal >> 32;
     }
-    return seal + hk_guard->seals; /* or it could be reckoned backwards to the secret */
+    return seal + hk_guard->seals; /* else the secret could be computed back from a seal */
 }
 
 void hk_header_seal(hk_header_t *header) { header->seal = seal_of(header); }
@@ -27,9 +27,10 @@ static bool describes(const hk_header_t *header, const void *p) {
     return hk_header_is_sealed(header) && (size_t)((const char *)p - header->start) < header->bytes;
 }
 
-/* ---- where they are ----
+/* ---- where headers are ----
  *
- * A table can be read all over, and written to where a block has been. The page map knows it; none goes back. */
+ * A table has a header for each slice of a leaf of the page map. It is readable throughout, and
+ * writable where a block has been. Tables are never given back. */
 
 #define TABLE_BYTES (HK_LEAF_SLICES * sizeof(hk_header_t))
 enum { LEAST_PAGE = 4096 };
@@ -41,7 +42,8 @@ hk_header_t *hk_header_at(const void *p) {
     return table != NULL ? (hk_header_t *)(void *)table + hk_map_slice(p) : NULL;
 }
 
-/* With a page before it and behind it that is never written to. False: refused. */
+/* Reserves the leaf's table between two pages that are never writable. False: the system
+ * refuses. */
 static bool has_table(hk_leaf_t *leaf) {
     const size_t page = hk_os_page_size(), bytes = hk_align_up(TABLE_BYTES, page) + 2 * page;
     char *is = hk_load_acquire(&leaf->headers);
@@ -55,7 +57,7 @@ static bool has_table(hk_leaf_t *leaf) {
     return is != NULL;
 }
 
-/* It never goes back, and is counted once. */
+/* Makes a page of the table writable for good; counts it once. */
 static bool open_page(hk_leaf_t *leaf, size_t number) {
     const size_t page = hk_os_page_size();
     const uint64_t bit = (uint64_t)1 << number % 64;
@@ -76,7 +78,7 @@ hk_header_t *hk_header_make(const void *p) {
     if (!has_table(leaf) || !open_page(leaf, first) || (last != first && !open_page(leaf, last)))
         return NULL;
     hk_header_t *header = hk_header_at(p);
-    (void)hk_load_acquire(&header->state); /* whoever had it before has left it */
+    (void)hk_load_acquire(&header->state); /* acquires what its previous user released */
     return header;
 }
 
@@ -85,7 +87,7 @@ void hk_header_leave(hk_header_t *header) {
     hk_store_release(&header->state, (unsigned)HK_HEADER_FREE);
 }
 
-/* What describes p in that slice; NULL: nothing does. */
+/* The header of that slice if it describes a mapping that contains p, else NULL. */
 static hk_header_t *described_at(const char *slice, const void *p) {
     hk_header_t *header = hk_header_at(slice);
     return header != NULL && describes(header, p) ? header : NULL;
@@ -93,7 +95,8 @@ static hk_header_t *described_at(const char *slice, const void *p) {
 
 hk_header_t *hk_header_of(const void *p) { return described_at(p, p); }
 
-/* The block starts in the first slice before that is no interior; before a block that begins a slice lies the one that p is in. */
+/* Going back from p, the first slice that is not interior is the one in which the block starts. If
+ * p lies before its block, the block may start in the next slice instead. */
 const hk_header_t *hk_header_around(const void *p) {
     const char *own = (const char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1)), *first = own;
     while (hk_map_kind(first) == HK_KIND_INTERIOR)

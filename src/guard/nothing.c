@@ -8,10 +8,10 @@
 #define ALL_BYTES ((size_t)HK_NOTHINGS * HK_NOTHING_BYTES)
 
 static _Atomic(char *) pages;                  /* atomic: made once, by any thread */
-static _Atomic uint64_t out[HK_NOTHINGS / 64]; /* atomic: 1 is given out */
-static _Atomic uint64_t had[HK_NOTHINGS / 64]; /* atomic: 1 has ever been */
+static _Atomic uint64_t out[HK_NOTHINGS / 64]; /* atomic: 1: the block is in use */
+static _Atomic uint64_t had[HK_NOTHINGS / 64]; /* atomic: 1: it has ever been */
 
-/* The map says what they are before anybody can get one. */
+/* The page map knows the range before any thread can get a block of it. */
 static char *made(void) {
     char *seen = NULL, *start = hk_map_committed(hk_os_fence(ALL_BYTES, HK_SLICE), ALL_BYTES);
     if (start == NULL)

@@ -4,13 +4,13 @@
 
 #include "backend/superslab.h"
 
-/* Blocks of so many bytes, as hk_class_index() divides. */
+/* How many blocks fit into `bytes`, divided as in hk_class_index(). */
 static size_t blocks_of(size_t bytes, unsigned cls) {
     return bytes * hk_classes[cls].reciprocal >> 40;
 }
 
 unsigned hk_quarantine_room(unsigned cls) {
-    /* of the longest blocks a few as well: one would come back with the second free */
+    /* at least a few: a single one would come back with the second free */
     const size_t blocks = blocks_of(hk_guard->quarantine_bytes, cls);
     const unsigned most = (unsigned)HK_CLAMP(blocks, HK_QUARANTINE_FEW, HK_QUARANTINE_MOST);
     return 1u << (31 - __builtin_clz(most));
@@ -21,7 +21,7 @@ unsigned hk_quarantine_out(unsigned cls) {
                               HK_QUARANTINE_OUT);
 }
 
-/* As of some moment: while the class gets more places, not all of them. */
+/* A snapshot; it may be too low while hk_quarantine_grow() runs. */
 unsigned hk_quarantine_count(hk_quarantine_t *q, unsigned cls) {
     const hk_waiting_t *top = hk_load_relaxed(&q->bays[cls].top);
     const size_t out = (size_t)(top - hk_load_relaxed(&q->none[cls]));
@@ -40,8 +40,8 @@ unsigned hk_quarantine_list(const hk_quarantine_t *q, unsigned cls,
     return n;
 }
 
-/* One that is never filled, those that have waited, those that wait. A class whose size is not known yet (backend/sizeclass.h)
- * may have the most. */
+/* One place that is never filled, those of blocks that have waited, those to wait in. A class whose
+ * size is not known yet (backend/sizeclass.h) may get the most. */
 static size_t places_for(unsigned cls) {
     return cls < HK_CLASS_FIXED ? 1 + hk_quarantine_out(cls) + hk_quarantine_room(cls)
                                 : 1 + HK_QUARANTINE_OUT + HK_QUARANTINE_MOST;
@@ -55,7 +55,7 @@ size_t hk_quarantine_bytes(void) {
     return sizeof(hk_quarantine_t) + places * sizeof(hk_waiting_t);
 }
 
-/* The class's places are from there on, where what it has lies already. */
+/* Moves the class's places to `at`; the blocks themselves lie there already. */
 static void place(hk_quarantine_t *q, unsigned cls, hk_waiting_t *at, unsigned out, unsigned waits,
                   unsigned have) {
     q->bays[cls].waits = at + 1 + out;
@@ -88,7 +88,7 @@ void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
 
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
-/* The size of a class is known once there is a block of it. */
+/* A learned class's size is known by now, because there is a block of it. */
 HK_COLD void hk_quarantine_use_first(hk_quarantine_t *q, unsigned cls) {
     q->small += q->bays[cls].room == 0 && hk_quarantine_is_small(q, cls);
     q->bays[cls].room = (uint16_t)hk_classes[cls].size;
@@ -104,7 +104,7 @@ void hk_quarantine_leave(hk_quarantine_t *q) {
 }
 
 static uint64_t new_number(hk_quarantine_t *q) {
-    enum { BITS = 30 }; /* twice, and ten times six */
+    enum { BITS = 30 }; /* two random numbers, enough for ten throws of six bits */
     if (hk_guard->quarantine_bytes == 0)
         return 1;
     const uint64_t number = hk_random_below(&q->stream, 1u << BITS);
@@ -126,7 +126,7 @@ bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
     return true;
 }
 
-/* They mostly lie in one slice. */
+/* The blocks mostly lie in one slice, so its shadows are looked up once. */
 void hk_quarantine_put_fresh(hk_quarantine_t *q, unsigned cls, void *const *blocks, unsigned n) {
     const hk_class_t *c = &hk_classes[cls];
     hk_shadows_t slab = {NULL, NULL};

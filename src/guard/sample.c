@@ -16,7 +16,7 @@
 
 enum { PLACES = 256, FRAMES = 16 };
 
-/* Who did something to a block. */
+/* The thread and the stack of an allocation or a free. */
 typedef struct {
     int thread, count;
     void *frames[FRAMES];
@@ -24,17 +24,17 @@ typedef struct {
 
 typedef enum { UNUSED, CHANGING, OUT, FREED } state_t;
 
-/* What lies on a place, or lay there last. */
+/* The block on a place, or the last one there. */
 typedef struct {
-    atomic_uint state; /* atomic: whoever has set it to CHANGING owns the rest */
+    atomic_uint state; /* atomic: the thread that sets CHANGING owns the rest */
     char *block;
     size_t n;
     hk_by_t by;
     trace_t taken, freed;
 } place_t;
 
-static _Atomic(char *) pages;     /* atomic: made once; the fence before the first place */
-static _Atomic(place_t *) places; /* atomic: made once, before `pages`; of the same thread */
+static _Atomic(char *) pages;     /* atomic: set once; the fence before the first place */
+static _Atomic(place_t *) places; /* atomic: set once, before `pages`, by the same thread */
 static atomic_uint next;          /* atomic: the place to try first */
 
 static size_t pages_bytes(void) {
@@ -80,14 +80,15 @@ static void print_traces(const place_t *place) {
 
 /* ---- the handler ---- */
 
-/* What the program had wanted. */
+/* The program's handling of the signal before ours. */
 typedef struct {
     struct sigaction action; /* const once our handler is installed */
-    atomic_bool over;        /* atomic: its handler was for one time, which has been */
+    atomic_bool over;        /* atomic: its one-shot handler has been called */
 } before_t;
 static before_t before_segv, before_bus;
 
-/* Whose fault an access at p is: the block on the place, or the one beside the fence that is nearer. */
+/* The place whose block an access at p is blamed on: the one that p lies on, or the nearer one
+ * beside the fence. */
 static place_t *place_near(const char *p) {
     const size_t page = hk_os_page_size();
     const size_t number = (size_t)(p - hk_load_relaxed(&pages)) / page;
@@ -103,7 +104,7 @@ static place_t *place_near(const char *p) {
 
 static void report(const char *p) {
     place_t *place = place_near(p);
-    if (place->block == NULL) { /* none has been there: it is not known beyond which one */
+    if (place->block == NULL) { /* no block has ever been there */
         hk_fault_say(HK_OUT_OF_BOUNDS, p, HK_NO_SIZE, HK_NOWHERE, HK_NO_SIZE, "");
         return;
     }
@@ -113,7 +114,7 @@ static void report(const char *p) {
     print_traces(place);
 }
 
-/* Says what the access at p did, if it is about us. True: it is let through. */
+/* Reports the access at p if it concerns the guard. True: the access is let through. */
 static bool lets_through(char *p) {
     if (hk_sample_has(p)) {
         report(p);
@@ -129,13 +130,14 @@ static bool lets_through(char *p) {
     return false;
 }
 
-/* Whether no instruction has failed that will fail again: somebody has sent it, and it has no address, or it tells
- * of memory that has gone bad elsewhere. */
+/* Whether no instruction faulted that would fault again: the signal was sent by a call and has no
+ * address, or tells of memory that has gone bad elsewhere. */
 static bool is_sent(int number, const siginfo_t *info) {
     return info->si_code <= 0 || (number == SIGBUS && info->si_code == BUS_MCEERR_AO);
 }
 
-/* A fault is made again when the handler returns; what was sent comes once. */
+/* A faulting instruction runs again after the handler; a signal that was sent must be sent
+ * again. */
 static void end_by(int number, bool sent) {
     HK_COUNTED(other, sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL));
     if (!sent)
@@ -147,7 +149,7 @@ static void end_by(int number, bool sent) {
 
 static void call(const struct sigaction *action, int number, siginfo_t *info, void *context) {
     const uint64_t own = (uint64_t)1 << (number - 1);
-    uint64_t blocked; /* the system's part of the C library's set */
+    uint64_t blocked; /* the first 64 bits of the C library's set are the kernel's */
     memcpy(&blocked, &action->sa_mask, sizeof blocked);
     if ((action->sa_flags & SA_NODEFER) != 0 && (blocked & own) == 0)
         HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_UNBLOCK, &own, NULL, sizeof own));
@@ -157,7 +159,8 @@ static void call(const struct sigaction *action, int number, siginfo_t *info, vo
         action->sa_handler(number);
 }
 
-/* Ours is told, and then happens what the system would have done without us: it also ends who ignores a fault. */
+/* Reports a fault of ours; then does what the system would have done without this handler, which
+ * also ends a process that ignores a real fault. */
 static void on_fault(int number, siginfo_t *info, void *context) {
     before_t *before = number == SIGSEGV ? &before_segv : &before_bus;
     const struct sigaction *action = &before->action;
@@ -172,8 +175,8 @@ static void on_fault(int number, siginfo_t *info, void *context) {
         call(action, number, info, context);
 }
 
-/* A call that the signal interrupts goes on, or does not, as it would have; a handler of the program's has the stack that it
- * asked for. */
+/* Keeps the program's SA_RESTART, so interrupted calls behave as before, and its handler's choice
+ * of stack. */
 static void handle(int number, before_t *before) {
     const struct sigaction *was = &before->action;
     HK_COUNTED(other, sigaction(number, NULL, &before->action));
@@ -196,8 +199,8 @@ void hk_sample_handle(void) {
 
 /* ---- places ---- */
 
-/* Whose list of places is taken has the pages too; the others sample as soon as those are there. What is refused leaves
- * nothing behind. */
+/* Threads may race here. The one whose list wins also publishes its pages, and the others sample
+ * once these are there; a loser's list is leaked. A refused attempt leaves nothing behind. */
 bool hk_sample_prepare(void) {
     if (hk_load_acquire(&pages) != NULL)
         return true;
@@ -216,7 +219,8 @@ bool hk_sample_prepare(void) {
     return true;
 }
 
-/* The one that was taken longest ago, if it is free; the caller's to change. */
+/* A free place among the next few, in turn; the caller may change it. NULL: none of them is
+ * free. */
 static place_t *take_place(void) {
     enum { TRIES = 8 };
     for (unsigned i = 0; i < TRIES; i++) {
@@ -234,7 +238,7 @@ static char *page_at(const place_t *place) {
     return hk_load_relaxed(&pages) + (2 * number + 1) * hk_os_page_size();
 }
 
-/* What of the page the tail of the block is: all behind it. */
+/* Bytes from the block's start to its page's end: all behind the block is its tail. */
 static size_t room_of(const place_t *place) {
     return (size_t)(page_at(place) + hk_os_page_size() - place->block);
 }
@@ -253,7 +257,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
         return NULL;
     }
     if (hk_load_relaxed(&hk_on_fault) == HK_ON_FAULT_REPORT)
-        hk_zero(start, page); /* an access to the last one may have been let through */
+        hk_zero(start, page); /* a let-through access may have written there */
     const bool right = hk_add_relaxed(&turn, 1u) % 2 == 0;
     place->block = right ? start + page - hk_align_up(n, hk_max(align, n < 16 ? 8 : 16)) : start;
     place->n = n;
@@ -266,7 +270,7 @@ void *hk_sample_alloc(size_t n, size_t align, hk_by_t by) {
     return place->block;
 }
 
-/* The place whose block starts at p; NULL: none does. */
+/* The place whose block starts at p; NULL: none. */
 static place_t *place_of(const void *p) {
     const size_t number = (size_t)((const char *)p - hk_load_relaxed(&pages)) / hk_os_page_size();
     place_t *place = &hk_load_relaxed(&places)[hk_min(number / 2, PLACES - 1)];
@@ -280,7 +284,7 @@ static void accuse(hk_fatal_t kind, const void *p, const place_t *place, ptrdiff
     hk_fault_end();
 }
 
-/* What is wrong with a block that is nobody else's to free, and with what is said of it. */
+/* Checks the edges of a block that only this thread may free, and what the free claims of it. */
 static void look_at(const place_t *place, hk_by_t by, size_t n) {
     const char *p = place->block;
     ptrdiff_t at;
@@ -309,7 +313,7 @@ void hk_sample_free(void *p, hk_by_t by, size_t n) {
     trace(&place->freed);
     look_at(place, by, n);
     if (!hk_os_close(page_at(place), hk_os_page_size()))
-        hk_zero(page_at(place), hk_os_page_size()); /* as the next one expects it */
+        hk_zero(page_at(place), hk_os_page_size()); /* as hk_sample_alloc() expects it */
     hk_store_release(&place->state, (unsigned)FREED);
 }
 

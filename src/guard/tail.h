@@ -1,8 +1,8 @@
-/* What is looked for in a guarded block that is given back or out.
+/* Tails of guarded blocks, and checking and clearing of their memory.
  *
- * The tail of a block, from its last byte in use on: up to 16 bytes, which nobody may write to. Their value
- * depends on where they are and on the process's secrets, and none is 0 but the second, at which a text ends that was
- * not ended: what it says goes no further. */
+ * A tail begins at the first byte behind those that were asked for: up to 16 bytes that nobody may
+ * write to. Their value depends on the address and the process's secrets. None is 0 but the second,
+ * which ends a text that the program left unterminated: reading it goes no further. */
 #pragma once
 
 #include <string.h>
@@ -13,12 +13,13 @@
 
 enum { HK_TAIL_WINDOW = 16 };
 
-/* The window through which a tail from n on is seen: there, but so that it ends with the block at the latest. (Of
- * a block with less room than a window it starts before the block, where there is memory then.) What lies before n
- * is masked, so that no branch depends on the tail's length, which is chance. */
+/* The 16-byte window through which the tail from n on is accessed: it starts at n, or earlier so
+ * that it ends with the block. (If the block is shorter than a window, the window starts before the
+ * block, where there is memory then.) Bytes before n are masked, so that no branch depends on the
+ * tail's length, which is unpredictable. */
 typedef struct {
     ptrdiff_t at;
-    hk_sixteen_t mask, value; /* which is 0 where the mask is */
+    hk_sixteen_t mask, value; /* `value` is 0 where the mask is */
 } hk_tail_t;
 
 HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
@@ -31,7 +32,8 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
-    /* a product's low bytes depend on nothing above them: they are the high ones of the second, of which both halves are folded */
+    /* A product's low bytes do not depend on its factors' high bits: swapping the bytes makes them
+     * the high ones of the second product, whose halves are folded. */
     const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * hk_guard->mixes;
     const uint64_t word =
         hk_folded(__builtin_bswap64(product), hk_guard->stirs) | 0x0101010101010101u;
@@ -41,7 +43,7 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
                        value & hk_sixteen_at(edge.value + shown)};
 }
 
-/* Where it ends. What lies behind that nobody may write to either. */
+/* The tail's end. Nobody may write to the block's rest behind it either. */
 HK_INLINE size_t hk_tail_end(size_t n, size_t room) { return hk_min(n + HK_TAIL_WINDOW, room); }
 
 HK_INLINE void hk_tail_write(char *p, size_t n, size_t room) {
@@ -50,13 +52,14 @@ HK_INLINE void hk_tail_write(char *p, size_t n, size_t room) {
     memcpy(p + tail.at, &then, sizeof then);
 }
 
-/* Of a block that holds nothing yet, and is no shorter than the window: what is before the tail reads as zero. */
+/* hk_tail_write() for a block no shorter than the window that reads as zero. */
 HK_INLINE void hk_tail_begin(char *p, size_t n, size_t room) {
     const hk_tail_t tail = hk_tail_of(p, n, room);
     memcpy(p + tail.at, &tail.value, sizeof tail.value);
 }
 
-/* Of a block that is free, and no shorter than the window. */
+/* Clears the tail and what lies before it in its window: a free block, no shorter than the
+ * window. */
 HK_INLINE void hk_tail_clear(char *p, size_t n, size_t room) {
     const hk_sixteen_t zero = {0, 0};
     memcpy(p + hk_tail_of(p, n, room).at, &zero, sizeof zero);
@@ -72,8 +75,8 @@ HK_INLINE bool hk_tail_is_whole(const char *p, size_t n, size_t room) {
     return (wrong[0] | wrong[1]) == 0;
 }
 
-/* The first byte of the tail that was written to; SIZE_MAX: none. Where there is no tail nothing is read: the program may have
- * made the block's last page such that nobody can. */
+/* The first byte of the tail that was written to; SIZE_MAX: none. A block without a tail is not
+ * read: the program may have made its last page inaccessible. */
 HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     uint8_t wrong[HK_TAIL_WINDOW];
     if (n == room)
@@ -86,8 +89,8 @@ HK_INLINE size_t hk_tail_broken(const char *p, size_t n, size_t room) {
     return SIZE_MAX;
 }
 
-/* hk_zero(), but pages that nobody has written to stay without memory: whoever asks for several may use little of them. Returns how
- * many bytes the others have. */
+/* hk_zero(), but pages that read as zero are not written to and stay without memory: a program may
+ * use little of a large block. Returns the bytes of the parts that were cleared. */
 HK_INLINE size_t hk_zero_written(char *p, size_t n) {
     const size_t page = hk_os_page_size();
     size_t written = 0;
@@ -101,7 +104,8 @@ HK_INLINE size_t hk_zero_written(char *p, size_t n) {
     return written;
 }
 
-/* memcpy() of a block to another one, but where both read as zero nothing is written: pages that nobody has written to stay without memory. */
+/* memcpy() between blocks, but a page that reads as zero in both is not written to and stays
+ * without memory. */
 HK_INLINE void hk_copy_written(char *to, const char *from, size_t n) {
     const size_t page = hk_os_page_size(), whole = n - n % page;
     for (size_t at = 0; at < whole; at += page)
@@ -110,7 +114,7 @@ HK_INLINE void hk_copy_written(char *to, const char *from, size_t n) {
     memcpy(to + whole, from + whole, n - whole);
 }
 
-/* Clears what lies from one tail's end on up to another one's. */
+/* Clears the bytes between two tails' ends. */
 HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
     for (; from < to && from % 8 != 0; from++)
         *(volatile char *)(p + from) = 0; /* not by memset, see hk_zero() */
@@ -118,14 +122,15 @@ HK_INLINE void hk_clear_between(char *p, size_t from, size_t to) {
         hk_zero(p + from, hk_align_up(to - from, 8));
 }
 
-/* Whether what lies behind the tail reads as zero, as far as the first `zeroed` bytes do. */
+/* Whether the block's first `zeroed` bytes read as zero behind the tail. */
 HK_INLINE bool hk_is_zero_behind(const char *p, size_t n, size_t room, size_t zeroed) {
     const size_t end = hk_tail_end(n, room);
     return hk_is_zero(p + end, hk_minus(hk_min(room, zeroed), end));
 }
 
-/* What is wrong with a block of n bytes that has so much room, of which the first `zeroed` read as zero behind its tail, as so
- * much before it does: where that was written to, HK_NOWHERE. */
+/* Finds what was written to around a block of n bytes with `room` bytes: `before` bytes before it
+ * and its first `zeroed` bytes behind the tail must read as zero. *at is HK_NOWHERE if nothing
+ * was. */
 HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t before,
                                     size_t zeroed, ptrdiff_t *at) {
     const size_t below = hk_not_zero(p - before, before), end = hk_tail_end(n, room);
@@ -138,7 +143,7 @@ HK_INLINE hk_fatal_t hk_edge_broken(const char *p, size_t n, size_t room, size_t
     return below != SIZE_MAX ? HK_UNDERFLOW : HK_OVERFLOW;
 }
 
-/* Whether nothing is; else a fault was reported. */
+/* The same; reports a fault if something was written to, and returns false. */
 HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t before,
                                   size_t zeroed) {
     ptrdiff_t at;
@@ -151,26 +156,27 @@ HK_INLINE bool hk_edges_are_whole(const char *p, size_t n, size_t room, size_t b
     return at == HK_NOWHERE;
 }
 
-/* ---- clearing blocks, and looking whether they are clear ----
+/* ---- clearing blocks, and checking that they are clear ----
  *
- * p and n are multiples of 16. Up to a KiB in steps of 16 bytes, as many from the front as from the end: so only the power of two
- * below the length is to be foretold, for lengths are chance, and a wrong guess takes longer than a few steps more.
- * Not by memset, see hk_zero(). */
+ * p and n are multiples of 16. Up to 1 KiB goes in 16-byte steps from the front and from the end,
+ * which may overlap. So branches depend only on the power of two below the length: lengths are
+ * unpredictable, and a wrong prediction costs more than a few extra steps. Not by memset, see
+ * hk_zero(). */
 
 typedef uint64_t hk_clear_t __attribute__((vector_size(16), may_alias));
 enum { HK_CLEAR_STEP = sizeof(hk_clear_t), HK_CLEAR_STEPS = 64 };
 
-/* How many steps a block of n bytes takes; more than HK_CLEAR_STEPS: it has no such way in. */
+/* How many steps a block of n bytes takes; more than HK_CLEAR_STEPS: it is too long for this. */
 HK_INLINE size_t hk_clear_steps(size_t n) {
     return hk_min(hk_min(n, hk_guard->zeroed) / HK_CLEAR_STEP, HK_CLEAR_STEPS + 1);
 }
 
 #define HK_CLEAR_EACH(n) _Pragma("GCC unroll 16") for (unsigned i = 0; i < (n); i++)
 
-/* In so many steps as hk_clear_steps() says; false too where there is no such way. */
+/* `steps` is hk_clear_steps(); false also if that is too many. */
 HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
     const hk_clear_t *at = (const void *)p, *end = at + steps;
-    hk_clear_t all = {0, 0}, other = {0, 0}; /* which need not wait for each other */
+    hk_clear_t all = {0, 0}, other = {0, 0}; /* two chains without a dependency */
     if (HK_LIKELY(steps - 1 < 4)) {
         all = at[0] | end[-1];
         other = at[steps / 2] | at[(steps - 1) / 2];
@@ -192,7 +198,7 @@ HK_INLINE bool hk_is_clear(const char *p, size_t steps) {
 HK_INLINE void hk_clear(char *p, size_t steps) {
     hk_clear_t *at = (void *)p, *end = at + steps, zero = {0, 0};
 #if defined(__x86_64__)
-    __asm__("" : "+x"(zero)); /* or each step would make its own, or all of them a memset */
+    __asm__("" : "+x"(zero)); /* else compilers make a zero for each step, or a memset of all */
 #else
     __asm__("" : "+m"(zero));
 #endif

@@ -8,7 +8,7 @@ const uint8_t hk_layers_of_band[9] = {
     [8] = EVERYWHERE,
 };
 
-/* Those of one band only have room for its fixed classes. */
+/* Layers of one band only have room for its fixed classes. */
 unsigned hk_layers_of(unsigned cls) {
     return cls < HK_CLASS_FIXED ? hk_layers_of_band[hk_classes[cls].band] : EVERYWHERE;
 }
@@ -52,7 +52,7 @@ bool hk_unified_give(hk_unified_t *unified, unsigned cls, void *p) {
 
 /* ---- what goes to the heap: all blocks of the class but `keep`, the oldest where order is known; how many ---- */
 
-/* Whatever their class, and until half of the bytes are left. */
+/* The oldest blocks, of any class, until no more than half of the bytes are left either. */
 static unsigned drain_unified(hk_unified_t *unified, hk_heap_t *heap, unsigned keep) {
     unsigned n = 0;
     while (unified->count - n > keep || unified->bytes > HK_UNIFIED_BYTES / 2) {

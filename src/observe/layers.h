@@ -1,6 +1,6 @@
 /* The research layers of one thread behind one interface: take, give, drain, count. What a layer
- * may hold is bounded; when it is full it says so and the block goes on. The magazines, the layer
- * HEAPV2, are the front's own and not here. */
+ * may hold is bounded; a full layer passes the block on. The magazines, the layer HEAPV2, are the
+ * front's own and not here. */
 #pragma once
 
 #include "backend/heap.h"
@@ -8,8 +8,8 @@
 
 /* ---- UltraHot and C7 hot: shelves ---- */
 
-/* A few blocks of one class, last in, first out. The two layers are rows of them; they differ in their classes and
- * in where they get blocks from. */
+/* A few blocks of one class, last in, first out. Both layers are rows of shelves; they differ in
+ * their classes and in where their blocks come from. */
 enum { HK_SHELF_MOST = HK_HOSTILE ? 2 : 8 };
 typedef struct {
     atomic_uint count; /* owner writes, any reads; <= HK_SHELF_MOST */
@@ -35,9 +35,9 @@ HK_INLINE bool hk_shelf_give(hk_shelf_t *shelf, void *p) {
 
 /* ---- SLL: a list for each class ---- */
 
-/* Linked through the free blocks themselves: the only place where the allocator writes into a block, a research
- * layer, there to be compared with, whose links a program that writes to freed memory can destroy. A list has at
- * most 64 blocks, at most 32 KiB of them. */
+/* Linked through the free blocks themselves, the only place where the allocator keeps links in
+ * blocks; a program that writes to freed memory can destroy them. The layer is for research, to be
+ * compared with. A list has at most 64 blocks, and at most 32 KiB of them. */
 enum { HK_SLL_BLOCKS = HK_HOSTILE ? 2 : 64 };
 #define HK_SLL_MOST(size) HK_CLAMP(32768u / (size), HK_HOSTILE ? 2u : 1u, (unsigned)HK_SLL_BLOCKS)
 typedef struct {
@@ -86,9 +86,9 @@ bool hk_unified_give(hk_unified_t *unified, unsigned cls, void *p);
 /* The classes of bands C2 ... C5, and those of C7. */
 enum { HK_ULTRAHOT_FIRST = 3, HK_ULTRAHOT_LAST = 13, HK_C7_FIRST = 18, HK_C7_LAST = 21 };
 
-/* All owner's, except as the layers say. The most it may hold in bytes: 8 blocks of each class of
- * its bands in either row of shelves (11 KiB and 26 KiB), 32 KiB of each class in the lists (907
- * KiB, and 128 of learned ones), 256 KiB in the unified cache. */
+/* All owner's, except as the layers say. At most it holds 8 blocks of each class of its bands in
+ * either row of shelves (11 KiB and 26 KiB), 32 KiB of each class in the lists (907 KiB, and 128 of
+ * learned ones), and 256 KiB in the unified cache. */
 typedef struct {
     hk_shelf_t
         shelves[HK_C7_LAST - HK_ULTRAHOT_FIRST + 1]; /* of UltraHot, and behind them of C7 hot */
@@ -99,10 +99,10 @@ typedef struct {
 /* The layers that serve each band, as bits of a plan. Index 8 is everything above 1 KiB. */
 extern const uint8_t hk_layers_of_band[9];
 
-/* The same for a class. */
+/* The layers that serve a class. */
 unsigned hk_layers_of(unsigned cls);
 
-/* No class is of both layers. */
+/* No class belongs to both rows. */
 HK_INLINE hk_shelf_t *hk_layer_shelf(hk_layers_t *layers, unsigned cls) {
     return &layers->shelves[cls - HK_ULTRAHOT_FIRST];
 }

@@ -5,7 +5,7 @@
 unsigned hk_plan_from_options(void) {
     static const unsigned product = HK_LAYER_BIT(HK_LAYER_HEAPV2);
     static const unsigned bound[] = {0, HK_PLAN_C7_BOUND, HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY};
-    if (hk_option(guard) != 0) /* each operation comes to the boundary, for its own reasons */
+    if (hk_option(guard) != 0) /* the guard needs each operation at the boundary */
         return product | HK_PLAN_OBSERVED;
     unsigned plan = hk_option(no_heapv2) != 0 ? 0 : product;
     if (hk_option(ultrahot) != 0)

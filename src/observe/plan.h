@@ -22,9 +22,9 @@ enum {
     HK_PLAN_METRICS = 1 << 8,   /* count */
     HK_PLAN_PASSDOWN = 1 << 9,  /* compute the route once */
     HK_PLAN_C7_BOUND = 1 << 10, /* C7_HOT is filled from a slab on a miss */
-    HK_PLAN_C7_EARLY = 1 << 11, /* and before the first */
-    HK_PLAN_WATCHED = 1 << 13,  /* by nothing else: magazines as ever, and told (front/watched.h) */
-    HK_PLAN_OBSERVED = 1 << 14, /* not 0, though there be no layer at all */
+    HK_PLAN_C7_EARLY = 1 << 11, /* and before the thread's first operation */
+    HK_PLAN_WATCHED = 1 << 13,  /* watched only: magazines as ever, and told (front/watched.h) */
+    HK_PLAN_OBSERVED = 1 << 14, /* so that a plan without any layer is not 0 */
     HK_PLAN_NEW = 1 << 15,      /* set with each new plan, until its thread has acted on it */
 };
 

@@ -1,10 +1,10 @@
-/* The contract with the operating system: address space and pages. No policy, no locks. Each call
- * is counted where it is made (base/calls.h), because only here is it known how many a request
- * takes; nothing else is.
+/* The contract with the operating system: address space and pages. No policy, no locks. System
+ * calls are counted here (base/calls.h), because only here it is known how many a request takes;
+ * nothing else is counted.
  *
- * Every function may be called by any thread, keeps errno, and never allocates. Sizes are multiples
- * of hk_os_page_size() unless said otherwise. A false or NULL result means the system refused and
- * nothing has changed (except where stated). */
+ * Any thread may call each function; each keeps errno and never allocates. Sizes are multiples of
+ * hk_os_page_size() unless said otherwise. False or NULL means the system refused and nothing has
+ * changed (except where stated). */
 #pragma once
 
 #include "base/base.h"
@@ -17,79 +17,81 @@ HK_INLINE size_t hk_os_page_size(void) {
     return HK_LIKELY(bytes != 0) ? bytes : hk_os_read_page_size();
 }
 
-/* Maps `bytes` of zeroed read-write memory aligned to `align` (a power of two >= the OS page), both together
- * less than SIZE_MAX. The caller owns the range until hk_os_unmap(). */
+/* Maps `bytes` of zeroed read-write memory aligned to `align` (a power of two >= the OS page);
+ * bytes + align < SIZE_MAX. The caller owns the range until hk_os_unmap(). */
 void *hk_os_map(size_t bytes, size_t align);
 
-/* Maps as much there and nowhere else; NULL also where something is there already. */
+/* The same at address `where` and nowhere else; NULL also if something is mapped there already. */
 void *hk_os_map_at(uintptr_t where, size_t bytes);
 
-/* Reserves address space that reads as zero and cannot be written; costs no memory and is not
- * counted against RLIMIT_DATA or the overcommit limit. */
+/* Reserves address space that reads as zero and cannot be written to. It costs no memory and does
+ * not count against RLIMIT_DATA or the overcommit limit. */
 void *hk_os_reserve(size_t bytes);
 
-/* Whether the system would grant so much more address space, and whether it would commit itself to
- * so much more memory in it (a strict vm.overcommit_memory says no). Asks, and gives back. What is
- * asked for cannot be touched, so that a process whose future memory is locked does not get it for
- * real. */
+/* Whether the system would grant `bytes` more address space; and whether it would commit itself to
+ * as much memory (a strict vm.overcommit_memory may refuse). Maps and unmaps them, inaccessible, so
+ * that a process that locks future memory gets none. */
 bool hk_os_grants_addresses(size_t bytes);
 bool hk_os_grants_commitment(size_t bytes);
 
-/* Whether it would grant so much more memory in one piece; as the two above. Where it commits itself by rule of thumb, that is
- * no more than the machine has. */
+/* Whether it would grant `bytes` more memory in one piece, as above. With heuristic overcommit that
+ * is at most what the machine has. */
 bool hk_os_grants_memory(size_t bytes);
 
-/* The limits on addresses (RLIMIT_AS), private writable memory (RLIMIT_DATA) and files that are written (RLIMIT_FSIZE), in bytes.
- * For the process's start, when sandboxes do not kill yet for asking. */
+/* RLIMIT_AS, RLIMIT_DATA and RLIMIT_FSIZE in bytes. For the process's start, before a sandbox may
+ * kill it for asking. */
 uint64_t hk_os_address_limit(void);
 uint64_t hk_os_data_limit(void);
 uint64_t hk_os_file_limit(void);
 
-/* Puts a part of a file in the place of pages: what is written there is the file's, however the process ends. The file
- * is open for reading and writing, and long enough; the offset is that of a page. 0, or why not, as errno says it. */
+/* Replaces pages by a part of a file: what is written there gets into the file however the process
+ * ends. The file is open for reading and writing, and long enough; the offset is a multiple of the
+ * page. Returns 0 or an errno value. */
 int hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset);
 
-/* What nobody can read or write, `align`ed to a power of two. Costs no memory. */
+/* Reserves inaccessible addresses, `align`ed to a power of two. Costs no memory. */
 void *hk_os_fence(size_t bytes, size_t align);
 
-/* Whether the C library makes or ends the calling thread: then signals are blocked that no program can block. (glibc before 2.35
- * blocks none as it ends one.) */
+/* Whether the C library is starting or ending the calling thread: it blocks signals then that no
+ * program can block. (glibc before 2.35 does not as it ends one.) */
 bool hk_os_thread_ends(void);
 
-/* What may be done with pages from now on. */
+/* Changes the access to pages. */
 typedef enum { HK_NO_ACCESS = 0, HK_READ = 1, HK_READ_WRITE = 3 } hk_access_t;
 bool hk_os_protect(void *p, size_t bytes, hk_access_t access);
 
-/* Takes the pages' memory, and all access to them. */
+/* Drops the pages' memory and makes them inaccessible. */
 bool hk_os_close(void *p, size_t bytes);
 
-/* The same by marks in the page tables (Linux 6.13), which cut no mapping and stay through a fork; and takes them off: the pages read as
- * zero then. Of memory that can be written to and is not locked; where one is refused there are none, but some of the memory may have
- * gone. hk_os_marks: whether the system has them; false once it has refused one, unless for want of memory. */
+/* The same by marks in the page tables (Linux 6.13), which split no mapping and survive a fork; and
+ * their removal, after which the pages read as zero. For writable memory that is not locked. On
+ * refusal there are no marks, but some of the memory may be gone. hk_os_marks(): whether the system
+ * has marks; false once it has refused one, unless for want of memory. */
 bool hk_os_marks(void);
 bool hk_os_mark(void *p, size_t bytes);
 bool hk_os_unmark(void *p, size_t bytes);
 
-/* Whether the 8 bytes at p can be read. In a signal handler, too. */
+/* Whether the 8 bytes at p can be read. Signal handlers may call it. */
 bool hk_os_readable(const void *p);
 
-/* Whether the word at p can be read and is not 0. Nothing is written, and no memory is brought in. Keeps errno. */
+/* Whether the word at p can be read and is not 0. Brings in no memory. */
 bool hk_os_holds(const uint32_t *p);
 
-/* Whether it can be read and is this one; the same holds. */
+/* Whether the word at p can be read and equals `word`. Brings in no memory. */
 bool hk_os_is(const uint32_t *p, uint32_t word);
 
-/* 64 bits that nobody can guess. */
+/* 64 unpredictable bits. */
 uint64_t hk_os_random(void);
 
-/* Gives the range back, address space included. On refusal the range stays mapped and readable. */
+/* Unmaps the range. On refusal it stays mapped and readable. */
 bool hk_os_unmap(void *p, size_t bytes);
 
-/* What changes hardly ever lies on pages of its own, from one of these on up to the next (tools/order.ld); NULL
- * where the linker could not be told. Lets nobody write to it any more, or again. False: refused. */
+/* Variables that hardly ever change lie on pages of their own, from one of these symbols up to the
+ * next (tools/order.ld); NULL if the linker did not use that. hk_os_settle() changes the access to
+ * such pages. False: refused. */
 extern __attribute__((weak, visibility("hidden"))) char hk_settled_options[], hk_settled_classes[],
     hk_settled_end[];
-extern atomic_bool hk_os_settled; /* atomic: set once; until then nothing is refused to anybody */
+extern atomic_bool hk_os_settled; /* atomic: set once; before, hk_os_settle() does nothing */
 bool hk_os_settle(char *from, char *to, hk_access_t access);
 
 /* A range of address space, whole OS pages. */
@@ -98,97 +100,98 @@ typedef struct {
     size_t bytes;
 } hk_os_range_t;
 
-/* What to do with the pages of ranges; numbers as the system has them, or each process would touch a table of
- * those. Each keeps the address space. */
+/* Advice about pages. Values are the system's, so that no process touches a table to translate
+ * them. All keep the address space. */
 typedef enum {
-    HK_PURGE = 4, /* give them back now; the ranges then read as zero */
-    /* the system may take them whenever it likes; until written to, they read as before or as zero */
+    HK_PURGE = 4, /* drop the pages' memory now; they then read as zero */
+    /* the system may drop it at any time; until written to, pages read as before or as zero */
     HK_RESET = 8,
-    HK_NO_HUGE_PAGES = 15, /* back the ranges by no huge pages from now on; those there stay */
+    HK_NO_HUGE_PAGES = 15, /* no huge pages from now on; existing ones stay */
     HK_HUGE_PAGES = 14,    /* a hint that huge pages are wanted */
-    HK_NO_DUMP = 16,       /* leave the ranges out of core files */
+    HK_NO_DUMP = 16,       /* leave the pages out of core files */
 } hk_advice_t;
 
-/* Advises the system about a range. Returns 0 or, where it refuses, why, as errno says it. */
+/* Advises the system about a range. Returns 0 or an errno value. */
 int hk_os_advise(void *p, size_t bytes, hk_advice_t advice);
 
-/* Changes the size of a mapping: where it is or, if it may move, at any page where that cannot be done. What is beyond
- * `bytes` reads as zero. Returns where it starts now; NULL: what lies behind it is taken, or refused. */
+/* Resizes a mapping in place or, if that fails and it may move, at another address. What lies
+ * beyond `bytes` reads as zero. Returns its address; NULL: refused, or what lies behind it is
+ * taken. */
 void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move);
 
-/* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there; what is
- * beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is as it was, but
- * the target may have been unmapped: the caller finds out (hk_os_is()), or gives it up. */
+/* Moves the pages of [from, from+bytes) to [to, to+new_bytes), replacing the mapping there. What
+ * lies beyond `bytes` reads as zero, and `from` is unmapped. On refusal `from` is as it was, but
+ * the target may have been unmapped: the caller checks (hk_os_is()) or gives it up. */
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes);
 
-/* Moves what is in these pages, which are a part of one mapping, to a place that the system chooses, where as much may be done with it; here
- * they stay mapped as they are, and read as zero. NULL: refused, by Linux before 5.7 too. */
+/* Moves the memory of these pages, a part of one mapping, to an address that the system chooses,
+ * with the same access. The pages stay mapped here and read as zero. NULL: refused, or Linux before
+ * 5.7. */
 void *hk_os_move_away(void *p, size_t bytes);
 
-/* A look at which OS pages have memory, of one thread, from begin to end. Holds a file open where
- * the system can tell (Linux 6.7) the zero page from memory; elsewhere a page that was only ever
- * read counts as resident. */
+/* A look at which OS pages have memory; one thread uses it from begin to end. Where the system can
+ * tell the zero page from memory (Linux 6.7), it holds a file open; elsewhere a page that was only
+ * ever read counts as resident. */
 typedef int hk_os_look_t; /* the file; -1: none */
 hk_os_look_t hk_os_look_begin(void);
 void hk_os_look_end(hk_os_look_t *look);
 
-/* Sets pages[i] to 1 where the i-th OS page of the range has memory, else to 0. False where the
- * system does not say: a part of the range may not be mapped. */
+/* Sets pages[i] to 1 if the i-th OS page of the range has memory, else to 0. False: the system does
+ * not say, as where a part of the range is not mapped. */
 bool hk_os_look(hk_os_look_t *look, const void *p, size_t bytes, unsigned char *pages);
 
-/* Sleeps until *word differs from `expected` and somebody calls hk_os_wake(), for at most `ms`
- * milliseconds (0: for ever), or for no reason at all. */
+/* Sleeps while *word is `expected`, until a hk_os_wake(), for at most `ms` milliseconds (0: for
+ * ever). May wake up for no reason. */
 void hk_os_wait(_Atomic uint32_t *word, uint32_t expected, unsigned ms);
 void hk_os_wake(_Atomic uint32_t *word);
 
-/* The core that the calling thread runs on; -1 where the system does not say. */
+/* The processor that the calling thread runs on; -1: unknown. */
 int hk_os_cpu(void);
 
-/* Nanoseconds since some moment, or since 1970; no call of the system where that maps its clocks into processes, and none
- * of a function that others may stand before. */
+/* Nanoseconds since some moment, or since 1970. Without a system call if the kernel maps its
+ * clocks, and never by a function that the program can replace. */
 uint64_t hk_os_now_ns(void);
 uint64_t hk_os_date_ns(void);
 
-/* Finds the clock, and puts it on a page of what hk_os_settle() lets nobody write to, where there are such. Before that is called,
- * by a process that calls it. */
+/* Finds the clock and keeps it on a page that hk_os_settle() protects. Call it before that. */
 void hk_os_settle_clock(void);
 HK_INLINE uint64_t hk_os_now_ms(void) { return hk_os_now_ns() / 1000000; }
 
-/* A file, read line by line by one thread, from open to close; one that cannot be opened has no lines. What is longer than
- * `text`, which has room for a path and more, comes in pieces. Changes errno. */
+/* A file that one thread reads line by line, from open to close. A file that cannot be opened has
+ * no lines. A line longer than `text` comes in pieces. Changes errno. */
 typedef struct {
     int fd;
-    int error;       /* why it could not be opened, or read on, as errno says it; 0 */
-    size_t from, to; /* in `text`: what has been read and not been used yet */
+    int error;       /* errno of a failed open or read; else 0 */
+    size_t from, to; /* in `text`: the part that was read but not used yet */
     char text[4096 + 256];
 } hk_os_lines_t;
 bool hk_os_lines_open(hk_os_lines_t *lines, const char *path);
 void hk_os_lines_close(hk_os_lines_t *lines);
 
-/* The next line, without its end, until another one is read; NULL: there is none. */
+/* The next line without its newline, valid until the next call; NULL: there is none. */
 char *hk_os_line(hk_os_lines_t *lines);
 
-/* Whether `part` is somewhere in the line; of any two texts that end with a 0. */
+/* Whether the string `line` contains the string `part`. */
 bool hk_os_line_has(const char *line, const char *part);
 
-/* The list of this process's mappings, opened so. Where its main thread has ended that has no memory any more, nor mappings to
- * tell of: then it is the calling thread's. */
+/* Opens the list of this process's mappings. After the main thread's end its list is empty: then it
+ * is the calling thread's. */
 #define HK_OS_MAPPINGS "/proc/self/maps"
 bool hk_os_mappings_open(hk_os_lines_t *lines);
 
-/* The lowest limit on memory, in bytes, that the cgroups of this process set (v2: memory.max and
- * memory.high, v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership` is the
- * process's list of groups, `mount` where their folders are. *unread: 0, or why one of the files, if it is there,
- * could not be read, as errno says it. Opens files. */
+/* The lowest memory limit in bytes that the process's cgroups set (v2: memory.max and memory.high,
+ * v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership`: the
+ * process's list of groups; `mount`: the folder of the trees. *unread: 0, or errno of an existing
+ * file that could not be read. Opens files. */
 #define HK_OS_MEMBERSHIP "/proc/self/cgroup"
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
 uint64_t hk_os_memory_limit(const char *membership, const char *mount, int *unread);
 
-/* A figure of /proc/self/status, in bytes: of the line "VmHWM:    123 kB" that of "VmHWM:", the most that has
- * been resident. 0 where that cannot be read. */
+/* A figure of /proc/self/status in bytes: for "VmHWM:" (peak resident memory) that of the line
+ * "VmHWM:    123 kB". 0: it cannot be read. */
 size_t hk_os_status(const char *name);
 
-/* How many threads the process has besides its main thread, once that has ended; 0 until then, and where nobody says. */
+/* How many threads are left once the main thread has ended; 0 before that, or if unknown. */
 unsigned hk_os_threads_left(void);
 
 #if HK_DEBUG

@@ -21,7 +21,7 @@ HK_COLD size_t hk_os_read_page_size(void) {
     return bytes;
 }
 
-/* What the contract says of sizes, and the system of addresses. */
+/* Asserts that sizes and addresses are multiples of the OS page. */
 HK_WALKER static void are_pages(const void *p, size_t bytes) {
     hk_assert(hk_is_aligned((uintptr_t)p, hk_os_page_size()));
     hk_assert(bytes != 0 && hk_is_aligned(bytes, hk_os_page_size()));
@@ -42,7 +42,7 @@ static bool may_ask(void) {
 HK_INLINE bool may_ask(void) { return true; }
 #endif
 
-/* Private, unless the flags say so. */
+/* The mapping is private unless the flags contain MAP_SHARED. */
 static void *map(void *hint, size_t bytes, int protection, int flags) {
     if (!may_ask())
         return NULL;
@@ -51,8 +51,8 @@ static void *map(void *hint, size_t bytes, int protection, int flags) {
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* There, which the system takes as a hint unless something is there, or nowhere. Needs no more address space than is
- * asked for. */
+/* Maps at `where` or nowhere. `where` is passed as a hint, so no other mapping is replaced, and no
+ * more addresses are needed than asked for. */
 static char *map_there(uintptr_t where, size_t bytes, int protection, int flags) {
     char *p = map((void *)where, bytes, protection, flags);
     if (p == NULL || (uintptr_t)p == where)
@@ -61,7 +61,7 @@ static char *map_there(uintptr_t where, size_t bytes, int protection, int flags)
     return NULL;
 }
 
-/* Takes enough to hold an aligned range, and gives the ends back. */
+/* Maps enough to contain an aligned range and unmaps the ends. */
 static char *map_and_trim(size_t bytes, size_t align, int protection, int flags) {
     size_t slack = align - hk_os_page_size();
     char *p = map(NULL, bytes + slack, protection, flags);
@@ -81,7 +81,8 @@ void *hk_os_map_at(uintptr_t where, size_t bytes) {
     return map_there(where, bytes, PROT_READ | PROT_WRITE, 0);
 }
 
-/* In most cases one of the first two does it. The third needs room that a limit may not leave. */
+/* Mostly one of the first two attempts succeeds. The third needs extra room, which a limit may
+ * refuse; then lower addresses are tried. */
 static HK_NOINLINE void *map_aligned(size_t bytes, size_t align, int protection, int flags) {
     enum { HINTS = 16 };
     hk_assert(hk_is_pow2(align) && align >= hk_os_page_size());
@@ -112,7 +113,8 @@ void *hk_os_reserve(size_t bytes) {
     return map(NULL, bytes, PROT_READ, MAP_NORESERVE);
 }
 
-/* Other refusals, as for want of a file, which shared memory takes, say nothing of how much is left. EAGAIN is that of locked memory. */
+/* Only ENOMEM, or EAGAIN for locked memory, means that it is too much. Other refusals, as for want
+ * of a file for shared memory, say nothing about that. */
 static bool grants(size_t bytes, int flags) {
     const int saved = errno;
     errno = ENOMEM;
@@ -165,7 +167,7 @@ bool hk_os_settle(char *from, char *to, hk_access_t access) {
            hk_os_protect(from, bytes, access);
 }
 
-/* A fresh mapping in place of the old one does both with one call. */
+/* Replaces the range by a fresh inaccessible mapping, in one call. */
 bool hk_os_close(void *p, size_t bytes) {
     hk_walk(are_pages(p, bytes));
     return map(p, bytes, PROT_NONE, MAP_NORESERVE | MAP_FIXED) != NULL;
@@ -173,11 +175,11 @@ bool hk_os_close(void *p, size_t bytes) {
 
 /* ---- marks ---- */
 
-enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 }; /* MADV_, which not all headers have */
+enum { GUARD_INSTALL = 102, GUARD_REMOVE = 103 }; /* MADV_GUARD_*, which not all headers have */
 enum { NOT_ASKED, MARKS, NO_MARKS };
 static atomic_uint marks; /* atomic: any thread; one of these */
 
-/* Where memory was wanting, or the range is not there, that says nothing of others. */
+/* A refusal for want of memory, or of an unmapped range, says nothing about other ranges. */
 static bool advises(void *p, size_t bytes, int advice) {
     hk_walk(are_pages(p, bytes));
     const int why = may_ask() ? hk_os_advise(p, bytes, (hk_advice_t)advice) : ENOMEM;
@@ -186,12 +188,13 @@ static bool advises(void *p, size_t bytes, int advice) {
     return why == 0;
 }
 
-/* An emulator may take any advice and do nothing: what was written goes with a mark that is there. */
+/* Tries a mark: an emulator may accept any advice and do nothing, but a real mark drops the page's
+ * contents. */
 static HK_COLD void ask_for_marks(void) {
     const size_t page = hk_os_page_size();
     volatile char *p = map(NULL, page, PROT_READ | PROT_WRITE, 0);
     if (p == NULL)
-        return; /* another time */
+        return; /* ask again later */
     *p = 1;
     void *start = (void *)(uintptr_t)p;
     if (advises(start, page, GUARD_INSTALL) && advises(start, page, GUARD_REMOVE))
@@ -205,7 +208,8 @@ bool hk_os_marks(void) {
     return hk_load_relaxed(&marks) == MARKS;
 }
 
-/* Of several mappings it may refuse one, as one that is locked, when those before have theirs. */
+/* On refusal the marks are removed: of several mappings the system may refuse one (locked memory)
+ * after it has marked those before. */
 bool hk_os_mark(void *p, size_t bytes) {
     if (HK_LIKELY(advises(p, bytes, GUARD_INSTALL)))
         return true;
@@ -214,7 +218,8 @@ bool hk_os_mark(void *p, size_t bytes) {
 }
 bool hk_os_unmark(void *p, size_t bytes) { return advises(p, bytes, GUARD_REMOVE); }
 
-/* The system reads the set, if there is one, before it finds that there is no such thing to do with it. */
+/* An invalid request: the kernel reads the set at p, and fails with EFAULT if it cannot, before it
+ * rejects the request. */
 bool hk_os_readable(const void *p) {
     enum { NOTHING_KNOWN = -1, SET_BYTES = 8 };
     const int saved = errno;
@@ -224,7 +229,7 @@ bool hk_os_readable(const void *p) {
     return readable;
 }
 
-/* The first of its own real-time signals, by which glibc cancels threads. */
+/* Whether the C library's first real-time signal is blocked, by which glibc cancels threads. */
 bool hk_os_thread_ends(void) {
     enum { CANCEL = 32, SET_BYTES = 8 };
     uint64_t blocked = 0;
@@ -234,7 +239,8 @@ bool hk_os_thread_ends(void) {
     return (blocked >> (CANCEL - 1) & 1) != 0;
 }
 
-/* Who wants no waiter woken or moved asks only whether the word is the expected one: 0, or else why not. */
+/* A requeue that wakes and moves no waiter only compares the word. 0: it is the expected one; else
+ * errno. */
 static int word_differs(const uint32_t *p, uint32_t word) {
     const int saved = errno;
     const long same = HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, word));
@@ -255,7 +261,7 @@ int hk_os_map_file(void *p, size_t bytes, int fd, uint64_t offset) {
         HK_COUNTED(mmap, mmap(p, bytes, access, flags, fd, (off_t)offset)) == p ? 0 : errno);
 }
 
-/* SipHash-2-4 of two words: what comes out of it tells nothing of the key. */
+/* SipHash-2-4 of two words: the result does not reveal the key. */
 static HK_COLD uint64_t hashed(const uint64_t key[2], uint64_t first, uint64_t second) {
     const uint64_t words[] = {first, second, (uint64_t)16 << 56 /* their bytes */, 0};
     uint64_t a = key[0] ^ 0x736F6D6570736575u, b = key[1] ^ 0x646F72616E646F6Du;
@@ -276,8 +282,8 @@ static HK_COLD uint64_t hashed(const uint64_t key[2], uint64_t first, uint64_t s
     return a ^ b ^ c ^ d;
 }
 
-/* Where the system has no such call, or none left, what it gave the process at its start says it, but is not to be told:
- * the C library and its stack protector have their secrets from there. */
+/* If getrandom fails, hashes the clock with the random bytes that the kernel gave the process at
+ * its start as the key; they must not leak, because the C library derives its secrets from them. */
 uint64_t hk_os_random(void) {
     static _Atomic uint64_t given; /* atomic: any thread */
     uint64_t number = 0, key[2];
@@ -299,12 +305,13 @@ static bool is_mapped(char *page) {
     return HK_COUNTED(mincore, mincore(page, 1, &unused)) == 0 || errno != ENOMEM;
 }
 
-/* From Linux 6.17 on one call moves several mappings, if they keep their length, and stops at one that it cannot move so, as where
- * userfaultfd listens. Those before it have gone by then, and are brought back to where nobody else has got a mapping meanwhile.
- * (What moves away leaves mappings behind.) */
+/* Undoes a partial move. From Linux 6.17 on one call moves several mappings, if they keep their
+ * length, and stops at one that it cannot move, e.g. one with userfaultfd. Those before it have
+ * moved: they are brought back unless their addresses have been taken meanwhile. (hk_os_move_away()
+ * leaves mappings behind.) */
 static HK_COLD void bring_back(char *from, size_t bytes, char *to) {
     const size_t page = hk_os_page_size();
-    size_t gone = 0, least = bytes; /* so much has, and so much at most */
+    size_t gone = 0, least = bytes; /* at least `gone` has moved, at most `least` */
     while (gone < least) {
         const size_t half = hk_align_up((least - gone) / 2, page), at = gone + half - page;
         if (is_mapped(from + at))
@@ -336,7 +343,7 @@ void *hk_os_remap(void *p, size_t bytes, size_t new_bytes, bool may_move) {
 }
 
 bool hk_os_move(void *from, size_t bytes, void *to, size_t new_bytes) {
-    /* the system refuses what overlaps, having unmapped some of it */
+    /* the kernel refuses overlapping ranges after it has unmapped some of them */
     hk_assert((char *)from + bytes <= (char *)to || (char *)to + new_bytes <= (char *)from);
     hk_assert(new_bytes >= bytes);
     return remap(from, bytes, new_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, to) != NULL;
@@ -353,8 +360,8 @@ _Static_assert(HK_PURGE == MADV_DONTNEED && HK_RESET == MADV_FREE, "as the syste
 _Static_assert(HK_HUGE_PAGES == MADV_HUGEPAGE && HK_NO_HUGE_PAGES == MADV_NOHUGEPAGE, "and these");
 _Static_assert(HK_NO_DUMP == MADV_DONTDUMP, "and this");
 
-/* The call that takes many ranges at once (process_madvise) is new, and a sandbox that kills on what it does not know would
- * kill the process at its first purge. */
+/* Not process_madvise, which takes many ranges at once: it is new, and a sandbox that kills at
+ * unknown calls would kill the process at its first purge. */
 int hk_os_advise(void *p, size_t bytes, hk_advice_t advice) {
     return HK_KEEP_ERRNO(HK_COUNTED(madvise, madvise(p, bytes, (int)advice)) == 0 ? 0 : errno);
 }
@@ -374,7 +381,7 @@ enum { IS_PRESENT = 1 << 3, IS_ZERO_PAGE = 1 << 5 };
 
 hk_os_look_t hk_os_look_begin(void) {
     const int flags = O_RDONLY | O_CLOEXEC;
-    /* the main thread's is closed once that has ended */
+    /* /proc/self is the main thread's, which may have ended */
     return HK_KEEP_ERRNO(HK_CALL(other, open("/proc/thread-self/pagemap", flags)));
 }
 
@@ -384,7 +391,7 @@ void hk_os_look_end(hk_os_look_t *look) {
     *look = -1;
 }
 
-/* All pages that are present, and are not the zero page. */
+/* Finds the pages that are present and not the zero page. */
 static bool scan(int fd, uintptr_t start, size_t bytes, unsigned char *pages) {
     enum { REGIONS = 32 };
     const size_t page = hk_os_page_size();
@@ -443,8 +450,9 @@ int hk_os_cpu(void) { return HK_KEEP_ERRNO(sched_getcpu()); }
 #define CLOCK_OF_SYSTEM "__kernel_clock_gettime"
 #endif
 typedef int now_t(clockid_t clock, struct timespec *now);
-static _Atomic(now_t *) known_clock; /* atomic: every thread finds the same */
-/* The same, of a process that settles, which goes by this one: the others' own page would be written to for it. */
+static _Atomic(now_t *) known_clock; /* atomic: all threads find the same */
+/* The same for a process that settles: on a page that becomes read-only. Other processes must not
+ * touch that page for it. */
 static _Atomic(now_t *) settled_clock
     __attribute__((section(".data.hk_settled"))); /* const once set */
 
@@ -452,8 +460,9 @@ static int ask_system(clockid_t clock, struct timespec *now) {
     return HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_clock_gettime, clock, now)));
 }
 
-/* The function that the system maps into each process. By its name in the C library it may be somebody else's, who
- * allocates in it. What old systems map is linked to another place than where it lies, and not looked into. */
+/* The vDSO's clock_gettime. Not by its name: the program may have replaced that by one that
+ * allocates. A vDSO of an old kernel, linked to another address than it lies at, is not
+ * searched. */
 static HK_COLD now_t *find_clock(void) {
     const uintptr_t file = HK_KEEP_ERRNO(getauxval(AT_SYSINFO_EHDR));
     const ElfW(Ehdr) *head = (const void *)file;
@@ -470,7 +479,7 @@ static HK_COLD now_t *find_known_clock(void) {
     return found;
 }
 
-/* Another thread may be at the clock meanwhile, and keep what it finds: nobody goes by that any more. */
+/* Another thread may store known_clock meanwhile: it is not used any more. */
 void hk_os_settle_clock(void) {
     if (hk_load_relaxed(&settled_clock) != NULL)
         return;

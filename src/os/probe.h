@@ -1,5 +1,6 @@
-/* Probes for tracers, by the form that they agree on (USDT): a note in the file says where a probe is, in which registers
- * its arguments are, and which counter is not 0 while somebody traces it. Until then it is the test of that counter. */
+/* Probes for tracers, as USDT: an ELF note says where a probe is, which registers hold its
+ * arguments, and which counter a tracer makes non-zero. An untraced probe costs the test of that
+ * counter. */
 #pragma once
 
 #include "base/base.h"
@@ -9,7 +10,7 @@
     extern _Atomic uint16_t hk_probe_##name __attribute__((visibility("hidden")));                 \
     _Atomic uint16_t hk_probe_##name __attribute__((section(".probes"), used))
 
-/* The probe, in the function of which the tracer sees the stack. `where` says of each argument its bytes and its
+/* The probe; the tracer sees the stack of this function. `where` gives each argument's bytes and
  * operand, e.g. "8@%0"; the operands follow. */
 #define HK_PROBE(provider, name, where, ...)                                                       \
     do {                                                                                           \

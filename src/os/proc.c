@@ -1,4 +1,4 @@
-/* What the system says of the process in files: line by line, its groups' limits on memory, and how much it has. */
+/* Reads /proc and cgroup files: lines, the cgroups' memory limits, and the process's memory. */
 
 #include "base/calls.h"
 #include "base/report.h"
@@ -18,7 +18,7 @@ void hk_os_lines_close(hk_os_lines_t *lines) {
         HK_CALL(other, close(lines->fd));
 }
 
-/* Reads more behind what is there, if there is any. */
+/* Appends what can be read; false: nothing. */
 static bool read_more(hk_os_lines_t *lines) {
     const size_t room = sizeof lines->text - 1 - lines->to;
     ssize_t n;
@@ -59,7 +59,7 @@ bool hk_os_mappings_open(hk_os_lines_t *lines) {
     return hk_os_lines_open(lines, "/proc/thread-self/maps");
 }
 
-/* v2 has one tree of groups for all, v1 one for each controller, in a folder of its own. */
+/* cgroup v2 has one tree for all controllers, v1 one tree and folder for each. */
 typedef struct {
     const char *controller, *folder, *files[2];
 } tree_t;
@@ -69,8 +69,8 @@ static const tree_t trees[] = {
 };
 enum { TREES = sizeof trees / sizeof *trees, LONGEST_NAME = 32 };
 
-/* The number in the file `name` of the group's folder path[0..len); UINT64_MAX for "max", which v1 writes as a number that no
- * system has, no number or no file. */
+/* The number in file `name` of the group's folder path[0..len). UINT64_MAX for no file, no number,
+ * or "max", which v1 writes as a number larger than any memory. */
 static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const char *name,
                            int *unread) {
     const uint64_t none = (uint64_t)1 << 62;
@@ -85,7 +85,8 @@ static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const c
     return s != NULL && hk_parse(&s, &bytes) && bytes < none ? bytes : UINT64_MAX;
 }
 
-/* Whether `one` is among the names up to the end, with commas between them; no name is in an empty list alone. */
+/* Whether `one` is in the comma-separated list up to `end`; the empty name is only in an empty
+ * list. */
 static bool is_listed(const char *list, const char *end, const char *one) {
     const size_t n = strlen(one);
     for (const char *comma;; list = comma + 1) {
@@ -98,8 +99,8 @@ static bool is_listed(const char *list, const char *end, const char *one) {
     }
 }
 
-/* The group of the line "0::/a/b" or "4:memory:/a/b"; "" where there is none, or where it lies outside what
- * this process can see. */
+/* The group's path from the line "0::/a/b" or "4:memory:/a/b"; "" if there is no such line or the
+ * group lies outside of what this process can see. */
 static const char *group_in(hk_os_lines_t *lines, const char *controller) {
     for (const char *line; (line = hk_os_line(lines)) != NULL;) {
         const char *list = memchr(line, ':', strlen(line));
@@ -110,8 +111,8 @@ static const char *group_in(hk_os_lines_t *lines, const char *controller) {
     return "";
 }
 
-/* In a container the group's name may be the host's and its folder not there: the walk then finds
- * the container's own limit in the mount itself. */
+/* In a container the group's path may be the host's and missing here: the walk up then ends at the
+ * mount, which has the container's own limit. */
 static uint64_t lowest_in(const tree_t *tree, const char *membership, const char *mount,
                           int *unread) {
     hk_os_lines_t lines;
@@ -170,7 +171,7 @@ static uint64_t number_in(const char *file, const char *name) {
     return number;
 }
 
-/* In its main thread's, that is: once that has ended nothing is said there of memory. */
+/* This is the main thread's file: after that thread's end it contains no memory figures. */
 #define MAIN "/proc/self/status"
 
 static uint64_t status(const char *name) {

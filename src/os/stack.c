@@ -1,7 +1,8 @@
-/* Stacks are read by the compiler's unwinder, which needs no frame pointers: to follow those where some functions
- * keep none leaves callers out without a sign. Where it knows a function not, and from code on that is in no file, as
- * it was made at run time, they are followed as far as they are plausible. What such code has registered with the
- * unwinder is not believed: it ends the process where it makes no sense of that. */
+/* Reads stacks by the compiler's unwinder, which needs no frame pointers: a walk by frame pointers
+ * leaves out callers, silently, where some functions keep none. From a function that the unwinder
+ * does not know, and from code in no file (made at run time), it goes on by frame pointers as far
+ * as these are plausible. Unwind tables that such code has registered are not used: the unwinder
+ * ends the process if it cannot interpret them. */
 #include "os/stack.h"
 
 #include <dlfcn.h>
@@ -14,24 +15,25 @@
 #include "os/unwinder.h"
 
 #if defined(__x86_64__)
-enum { FRAME_POINTER = 6, RETURN_IS_BELOW = true }; /* the stack pointer of who is returned to */
+enum { FRAME_POINTER = 6, RETURN_IS_BELOW = true }; /* of the caller's stack pointer */
 #else
 enum { FRAME_POINTER = 29, RETURN_IS_BELOW = false };
 #endif
 
-/* A frame is no larger than this, if its pointer is one. */
+/* A larger frame means that its pointer is none. */
 #define MOST_FRAME (16 * HK_MIB)
 
 static hk_unwinder_t unwinder; /* const once ready */
 static atomic_bool ready;      /* atomic: set once */
 
-/* Our own file: the library's or, where it is linked in statically, the program's. */
+/* Our own file: the shared library, or the program if hakmem is linked statically. */
 extern const char file[] __asm__("__ehdr_start") __attribute__((visibility("hidden")));
 static size_t file_bytes; /* const once ready */
-static bool skips;        /* const once ready: we are not the program */
+static bool skips;        /* const once ready: our frames are left out */
 
-/* False: an unwinder does not find its tables, and ends the process. So it is with gcc's -static, in programs whose
- * start has not registered them with the one unwinder that they have. */
+/* False: the file has no table that an unwinder finds, which would end the process. That is so with
+ * gcc's -static, unless the program's startup code has registered its tables with its one
+ * unwinder. */
 static bool measure_file(void) {
     const ElfW(Ehdr) *head = (const void *)file;
     const ElfW(Phdr) *part = (const void *)(file + head->e_phoff);
@@ -46,7 +48,7 @@ static bool measure_file(void) {
 
 static bool is_in_our_file(uintptr_t pc) { return pc - (uintptr_t)file < file_bytes; }
 
-/* The process's, which takes a lock if anything has been registered with it. */
+/* The process's unwinder, which takes a lock if anything has been registered with it. */
 static void load_unwinder(void) {
     void *library = dlopen("libgcc_s.so.1", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
@@ -72,21 +74,22 @@ bool hk_stack_prepare(void) {
         return false;
     skips = !is_in_our_file(getauxval(AT_PHDR));
     hk_store_release(&ready, true);
-    hk_stack_read(&frame, 1); /* what it does the first time, it has done */
+    hk_stack_read(&frame, 1); /* does now what the unwinder does once */
     return true;
 }
 
-/* The unwinder interprets tables for each frame. What it found last is kept, for a few threads: once it comes to a
- * frame that was there then, those further out are the same as long as their return addresses stand where they
- * stood. Our own are among them, so that who comes from the same place again is known by the first frame. */
+/* A cache, because the unwinder interprets tables for each frame. For a few threads the last stack
+ * is kept: when a walk reaches a frame of it, all outer frames are the same as long as their return
+ * addresses still stand in their places. Our own frames are kept too, so that another call from the
+ * same place matches at the first frame. */
 enum { DEEPEST = 64, OWN = 8, KEPT = 16 };
 typedef struct {
-    unsigned count, own; /* how many there are; of them our own functions, which come first */
+    unsigned count, own; /* all frames; those of our own functions, which come first */
     void *frames[OWN + DEEPEST];
-    uintptr_t sp[OWN + DEEPEST]; /* of each */
+    uintptr_t sp[OWN + DEEPEST]; /* stack pointer of each */
 } found_t;
 typedef struct {
-    atomic_bool busy; /* atomic: somebody is at it; or was, when the process forked */
+    atomic_bool busy; /* atomic: a thread uses it, or did so when the process forked */
     found_t found;
 } kept_t;
 static kept_t kept[KEPT];
@@ -94,11 +97,11 @@ static kept_t kept[KEPT];
 typedef struct {
     void **frames;
     unsigned count, most;
-    bool skipping;        /* our own functions, which come first */
-    uintptr_t pc, sp, fp; /* of the frame looked at last */
-    const found_t *last;  /* NULL: not to be had */
-    unsigned at;          /* of `last`: what lies further in has been passed */
-    found_t now;          /* for the next one */
+    bool skipping;        /* still in our own functions */
+    uintptr_t pc, sp, fp; /* of the present frame */
+    const found_t *last;  /* NULL: not available */
+    unsigned at;          /* index in `last`; inner frames have been passed */
+    found_t now;          /* to be kept for the next walk */
 } walk_t;
 
 static void note(walk_t *w, uintptr_t pc) {
@@ -125,11 +128,11 @@ bool hk_os_peek(void *to, uintptr_t from, size_t n) {
     return true;
 }
 
-/* Adds the frame looked at and all further out, where they are the same as last time. */
+/* If the present frame is one of the last stack and all outer ones still stand, adds them all. */
 static bool knows_the_rest(walk_t *w) {
     const found_t *last = w->last;
     found_t *now = &w->now;
-    uintptr_t known = 0; /* a page that can be read */
+    uintptr_t known = 0; /* number of a page known to be readable */
     while (w->at < last->count && last->sp[w->at] < w->sp)
         w->at++;
     const unsigned from = w->at, left = last->count - from;
@@ -155,7 +158,7 @@ static bool knows_the_rest(walk_t *w) {
     return true;
 }
 
-/* Whether the code that returns there is of a file, as far as that can be told. */
+/* Whether the code at that return address lies in a file; true if unknown. */
 static bool is_in_a_file(uintptr_t pc) {
     uint64_t found[32]; /* struct dl_find_object, with room to grow */
     return unwinder.object == NULL || unwinder.object((void *)(pc - 1), found) == 0;
@@ -163,7 +166,7 @@ static bool is_in_a_file(uintptr_t pc) {
 
 static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument) {
     walk_t *w = argument;
-    int interrupted = 0; /* by a signal: then it is not behind a call */
+    int interrupted = 0; /* by a signal: then pc does not follow a call */
     w->pc = unwinder.address(context, &interrupted);
     if (interrupted != 0 && w->pc != 0)
         w->pc++;
@@ -175,7 +178,7 @@ static _Unwind_Reason_Code look(struct _Unwind_Context *context, void *argument)
                                                                    : _URC_END_OF_STACK;
 }
 
-/* aarch64 may have signed it, in bits that no address has. */
+/* aarch64 may sign return addresses in bits that no address uses. */
 static uintptr_t without_signature(uintptr_t pc) {
 #if defined(__aarch64__)
     register uintptr_t x30 __asm__("x30") = pc;
@@ -185,7 +188,8 @@ static uintptr_t without_signature(uintptr_t pc) {
     return pc;
 }
 
-/* Each frame's pointer points at the caller's, beside which lies the return address: if there is something to return to. */
+/* Follows frame pointers: each points at the caller's, beside which lies the return address. Stops
+ * where that points at nothing readable. */
 static void follow_frame_pointers(walk_t *w) {
     uintptr_t frame[2];
     while (w->count < w->most && w->fp - w->sp < MOST_FRAME &&
@@ -210,7 +214,7 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
     if (!hk_load_acquire(&ready))
         return 0;
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0);
-    kept_t *last = &kept[here / (8 * HK_MIB) % KEPT]; /* a thread's stack has as much room */
+    kept_t *last = &kept[here / (8 * HK_MIB) % KEPT]; /* a thread's stack is about as large */
     const bool keeps =
         RETURN_IS_BELOW && most <= DEEPEST && !hk_exchange_acquire(&last->busy, true);
     w.last = keeps ? &last->found : NULL;
@@ -219,7 +223,7 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
         follow_frame_pointers(&w);
     if (keeps) {
         const unsigned n = w.count < most && w.now.count < OWN + DEEPEST ? w.now.count : 0;
-        last->found.count = n; /* a part would be taken for all */
+        last->found.count = n; /* 0 if it is not whole: it would pass for the whole stack */
         last->found.own = w.now.own;
         memcpy(last->found.frames, w.now.frames, n * sizeof *w.now.frames);
         memcpy(last->found.sp, w.now.sp, n * sizeof *w.now.sp);
@@ -228,7 +232,7 @@ HK_NOINLINE unsigned hk_stack_read(void **frames, unsigned most) {
     return w.count;
 }
 
-/* A line each, as backtrace_symbols_fd() of the C library writes them, in which a thread may be cancelled. */
+/* In the format of backtrace_symbols_fd(), which is a cancellation point. */
 void hk_stack_print(void *const *frames, unsigned count) {
     const int saved = errno;
     for (unsigned i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
 #include "os/symbols.h"
 
-/* What an object says to the loader, as far as it matters here. */
+/* The tables of a loaded object that matter here. */
 typedef struct {
     uintptr_t base;
     const ElfW(Sym) * symbols;
@@ -8,12 +8,12 @@ typedef struct {
     const uint32_t *hash, *gnu_hash;
 } tables_t;
 
-/* Some loaders write where a table is in the place of its offset, others leave it. */
+/* Some loaders replace a table's offset by its address, others do not. */
 static const void *table(uintptr_t base, ElfW(Addr) at) {
     return (const void *)(at < base ? base + at : at);
 }
 
-/* And its name, which may be empty. */
+/* Also returns the object's own name in *object; it may be empty. */
 static tables_t tables_of(uintptr_t base, const ElfW(Dyn) * entry, const char **object) {
     tables_t t = {.base = base};
     size_t name = 0;
@@ -33,7 +33,7 @@ static tables_t tables_of(uintptr_t base, const ElfW(Dyn) * entry, const char **
     return t;
 }
 
-/* Where that symbol is; NULL: it is another one, or is not defined here. */
+/* The address of symbol i if it has this name and is defined here, else NULL. */
 static void *if_it_is(const tables_t *t, uint32_t i, const char *name) {
     const ElfW(Sym) *symbol = &t->symbols[i];
     return symbol->st_shndx != SHN_UNDEF && strcmp(t->strings + symbol->st_name, name) == 0
@@ -41,8 +41,8 @@ static void *if_it_is(const tables_t *t, uint32_t i, const char *name) {
                : NULL;
 }
 
-/* The table has its counts, a filter, the first symbol of each bucket, and for each symbol from the first one on
- * its hash, whose lowest bit ends the bucket. */
+/* The table: counts, a filter, the first symbol of each bucket, then a hash for each symbol from
+ * the first one on; its lowest bit ends the bucket. */
 static void *in_gnu_hash(const tables_t *t, const char *name) {
     const uint32_t count = t->gnu_hash[0], first = t->gnu_hash[1], filter = t->gnu_hash[2];
     const uint32_t *buckets = t->gnu_hash + 4 + filter * (sizeof(ElfW(Addr)) / sizeof *buckets);
@@ -60,7 +60,7 @@ static void *in_gnu_hash(const tables_t *t, const char *name) {
     return found;
 }
 
-/* The older table knows how many symbols there are. */
+/* The older table contains the number of symbols: tries all. */
 static void *in_hash(const tables_t *t, const char *name) {
     void *found = NULL;
     for (uint32_t i = 0; i < t->hash[1] && found == NULL; i++)

@@ -1,4 +1,4 @@
-/* The compiler's unwinder, as stacks are read by it. */
+/* The functions of the compiler's unwinder that os/stack.c calls. */
 #pragma once
 
 #include <unwind.h>
@@ -12,6 +12,6 @@ typedef struct {
                   void *found); /* the C library's; NULL: it has none (glibc < 2.35, musl) */
 } hk_unwinder_t;
 
-/* Fills in all but `object`, which it uses, with an unwinder that nobody else uses. Linked into both libraries
- * (shared/unwinder.c); NULL where there is none. */
+/* Fills in all fields but `object`, which it uses, with a private copy of the unwinder. Linked into
+ * both libraries (shared/unwinder.c); NULL elsewhere. */
 __attribute__((weak, visibility("hidden"))) void hk_unwinder_own(hk_unwinder_t *unwinder);

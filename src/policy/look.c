@@ -13,14 +13,14 @@
 #include "os/os.h"
 #include "policy/purger.h"
 
-/* So much of the region cache is given back in a step. */
+/* Bytes of the region cache that go in one step. */
 #define CACHED_AT_ONCE (2 * HK_UNIT)
-/* So much more must be free than what the last pass could not get at. */
+/* Bytes that must be free beyond what the last pass tried in vain. */
 #define LEAST_MORE HK_MIB
-/* A class of which so much is free in its slabs, and such a share, is sparse. */
+/* A class is sparse if so much is free in its slabs, and such a share of them. */
 #define SPARSE_LEAST (256 * HK_KIB)
 enum { SPARSE_SHARE = 5 };
-/* Of what is in use such a share may be free, and so much more may gather before a pass. */
+/* Shares of what is in use that may be free: on foot, unless the pass is aged, the larger one. */
 enum { SHARE = 16, SHARE_ON_FOOT = 4 };
 enum { CACHED_MS = HK_HOSTILE ? 1 : 100 }; /* cached ranges are old later than pages of slabs */
 enum { TAILS_MS = HK_HOSTILE ? 1 : 1000 }; /* and tails of large blocks where these stay */
@@ -31,33 +31,32 @@ hk_lock_t hk_look_lock = HK_LOCK_INIT(HK_RANK_LOOK);
 /* lock: look. The pass under way. */
 static struct pass {
     enum { NONE, LOOKS, PURGES } stage;
-    hk_superslab_t *at;  /* looked at last */
-    hk_pool_free_t free; /* of those looked at */
+    hk_superslab_t *at;  /* superslab looked at last */
+    hk_pool_free_t free; /* of the superslabs looked at */
     hk_pool_cursor_t cursor;
-    void *pack;        /* purged last */
-    bool packs;        /* there may be more of them */
-    bool tails;        /* those that were marked may go */
-    size_t tails_gone; /* bytes of these that went */
-    size_t most;       /* bytes to give back */
-    size_t cached;     /* of them at most so many cached ones */
-    size_t purged;     /* so far */
-    size_t spared;     /* of what was to go, as much as the process has grown by meanwhile */
-    uint64_t touched;  /* what had been brought in by then, in all */
-    bool given;        /* the demand knows of it */
+    void *pack;        /* pack purged last */
+    bool packs;        /* there may be more packs to purge */
+    bool tails;        /* marked tails may go */
+    size_t tails_gone; /* bytes of marked tails that went */
+    size_t most;       /* bytes still to give back */
+    size_t cached;     /* of these, bytes of cached ranges at most */
+    size_t purged;     /* bytes given back so far */
+    size_t spared;     /* bytes that stay because the process has grown meanwhile */
+    uint64_t touched;  /* counter of bytes brought in, when that was last looked at */
+    bool given;        /* the demand has been told of the pass */
     bool aged, on_foot, tried, seen;
 } pass;
 
 static size_t stuck;         /* lock: look; free bytes that the last pass tried in vain */
 static size_t stuck_likely;  /* lock: look; and what was likely of them (hk_pool_free_t) */
 static atomic_size_t worth;  /* atomic: written under the lock; see hk_look_worth() */
-static unsigned refused;     /* lock: look; so many looks do without the region cache, which the
-                                system would not take */
-static hk_credit_t credit;   /* lock: look; for what is old */
+static unsigned refused;     /* lock: look; looks to go without the region cache: it was refused */
+static hk_credit_t credit;   /* lock: look; for old memory */
 static size_t cached_before; /* lock: look; bytes in the region cache when it was last looked at */
 static uint64_t cached_at;   /* lock: look; milliseconds; when that was */
 static uint64_t tails_at; /* lock: look; milliseconds; when tails were marked; 0: they are to be */
 static bool tails_wait;   /* lock: look; enough of them to give them back once they are old */
-static size_t tails_left; /* lock: look; bytes; those that the last pass left */
+static size_t tails_left; /* lock: look; bytes of tails that the last pass left */
 
 static size_t target(void) { return hk_option(lean_target_mb) * HK_MIB; }
 
@@ -88,9 +87,9 @@ void hk_look_begin(bool aged, bool on_foot) {
     pass.tails = tails_at != 0 && (aged || !on_foot) && hk_os_now_ms() - tails_at >= TAILS_MS;
 }
 
-/* Whether a pass could find so much more than the one before that it is worth its while. What is
- * freed bit by bit costs a call for each bit if it is given back as soon as it is free: on foot, where
- * nothing tells that the freeing is over, it is left to gather. */
+/* Whether a pass could find so much more than the one before that it is worth it. Giving memory
+ * back bit by bit, as it is freed, costs a call for each bit: on foot, where nothing tells that the
+ * freeing is over, it is left to gather. */
 static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
     size_t more = hk_max(LEAST_MORE, in_use / MORE_SHARE);
     if (pass.on_foot)
@@ -101,7 +100,8 @@ static bool is_worth_it(size_t dirty, size_t cached, size_t in_use) {
            cached + pass.free.slices >= (pass.on_foot ? more : 1);
 }
 
-/* What of the region cache counts: all, or what was there at a look a while ago too. */
+/* How much of the region cache counts: all; in an aged pass, what was there at a look CACHED_MS ago
+ * or earlier too. */
 static size_t old_of_cached(size_t cached, uint64_t now) {
     const size_t before = cached_before;
     if (!pass.aged || now - cached_at < CACHED_MS)
@@ -111,8 +111,9 @@ static size_t old_of_cached(size_t cached, uint64_t now) {
     return hk_min(cached, before);
 }
 
-/* Of which classes so much is free that it is worth the time to gather what is in use. Where several threads allocate,
- * what is free lies in slabs that they do not share, and nothing is gained. */
+/* Sparse classes: so much is free in their slabs that it is worth the time to gather their blocks
+ * in fewer slabs. None where several threads allocate: what is free lies in slabs that they do not
+ * share, and nothing is gained. */
 static void find_sparse(void) {
     uint64_t sparse = 0;
     for (unsigned cls = 1; cls < HK_CLASS_COUNT && hk_load_relaxed(&hk_purger_on_foot); cls++) {
@@ -123,8 +124,8 @@ static void find_sparse(void) {
     hk_store_relaxed(&hk_heap_sparse, sparse);
 }
 
-/* Whether it is worth while to wait until those that are marked are old: not for those that were left the last time, which may be so for
- * ever, nor for other memory that is. */
+/* Whether to wait until the marked tails are old: not for those that the last pass left, which may
+ * stay so for ever, nor if with them no more is free than may be. */
 static bool tails_are_many(size_t dirty, size_t allowed) {
     const size_t tails = pass.free.tails;
     tails_left = hk_min(tails_left, tails);
@@ -132,11 +133,11 @@ static bool tails_are_many(size_t dirty, size_t allowed) {
 }
 
 static void end_with_tails(void) {
-    tails_at = 0; /* by now there may be more of them */
+    tails_at = 0; /* the next look marks anew: by now there may be more of them */
     tails_left = hk_minus(pass.free.tails, pass.tails_gone);
 }
 
-/* All has been looked at. */
+/* All superslabs have been looked at. True: the pass goes on, and gives back pass.most bytes. */
 static bool decide(void) {
     find_sparse();
     if (pass.tails) {
@@ -150,9 +151,9 @@ static bool decide(void) {
     const size_t dirty = cached + pass.free.dirty + packs.dirty;
     const size_t in_use = hk_minus(hk_region_live(), pass.free.clean + pass.free.dirty +
                                                          packs.packs * HK_UNIT - packs.bytes);
-    /* What a process that goes on as it does frees here it takes there: on foot only one that has
-     * become much smaller gives anything back, but for what it has not taken again for long, as far as
-     * that stays away. */
+    /* A process that goes on as it does takes again in one place what it frees in another. So on
+     * foot only a process that has become much smaller gives anything back, but for memory that it
+     * has not used again for long, as far as that stays away. */
     const bool for_old = hk_look_is_for_old(), only_much = pass.on_foot && !pass.aged;
     const size_t always = target() + in_use / (only_much ? SHARE_ON_FOOT : SHARE);
     const uint64_t now = hk_os_now_ms();
@@ -164,7 +165,7 @@ static bool decide(void) {
     pass.seen = false;
     const size_t slack = only_much ? in_use : 0;
     const size_t short_of = hk_minus(allowed + slack, dirty);
-    if (only_much) /* what is freed is in use no more, and counts twice */
+    if (only_much) /* a freed byte is free, and in use no more: it counts twice */
         hk_store_relaxed(&worth, short_of / 2);
     pass.most = hk_minus(dirty, allowed);
     tails_wait = pass.free.marks ? tails_are_many(dirty, allowed) : tails_wait && !pass.tails;
@@ -184,7 +185,7 @@ static bool decide(void) {
     }
     pass.stage = PURGES;
     pass.touched = hk_counted_ever(touched);
-    if (!for_old) /* else it goes on where the credit ended, or what is taken again would use it up */
+    if (!for_old) /* else it goes on where its credit ended, or retaken memory would use it up */
         pass.cursor = (hk_pool_cursor_t){0};
     pass.tried = pass.cursor.superslab == NULL;
     pass.cached = old;
@@ -198,7 +199,7 @@ static bool purge(uint64_t mode) {
     size_t bytes;
     if (pass.cached != 0) {
         bytes = hk_purge_cached(hk_min(hk_min(pass.cached, CACHED_AT_ONCE), pass.most));
-        hk_credit_used(&credit, 2 * bytes); /* as if taken again, by a mapping of its own */
+        hk_credit_used(&credit, 2 * bytes); /* as if taken again, in a new mapping */
         pass.cached = bytes == 0 ? 0 : hk_minus(pass.cached, bytes);
         refused = bytes == 0 && hk_region_cached() != 0 ? LOOKS_WITHOUT_CACHE : 0;
     } else if (pass.packs) {
@@ -217,14 +218,16 @@ static bool purge(uint64_t mode) {
     pass.purged += bytes;
     pass.most = hk_minus(pass.most, bytes);
     if (bytes != 0 && !hk_look_is_for_old()) {
-        /* once for each pass as a round of the process, for it may grow meanwhile; then there is the more of it */
+        /* the pass is one round of the process, whatever that brings in meanwhile: only its first
+         * bytes begin a round */
         hk_breath_given(bytes, pass.given);
         pass.given = true;
     }
     return pass.most != 0;
 }
 
-/* On foot a pass waits for the next free, and by then the process may have grown: by so much it needs what was to go. */
+/* On foot a pass waits for the next free, and by then the process may have grown: it needs as much
+ * of what was to go. */
 static void make_up_for_growth(void) {
     const uint64_t now = hk_counted_ever(touched);
     if (!pass.on_foot || pass.aged)
@@ -253,10 +256,10 @@ bool hk_look_was_in_vain(void) { return pass.tried && !hk_look_had_effect(); }
 
 bool hk_look_step(uint64_t mode) {
     hk_assert(hk_lock_is_mine(&hk_look_lock) && hk_lock_may_take(HK_RANK_PURGE));
-    if (mode == HK_DECOMMIT_OFF) /* by now */
+    if (mode == HK_DECOMMIT_OFF) /* it may have changed */
         pass.stage = NONE;
     if (pass.stage == NONE)
-        return false; /* or somebody else has gone on with it to its end */
+        return false; /* another thread may have ended the pass */
     if (pass.stage == LOOKS)
         return hk_pool_add_free(&pass.at, &pass.free) || decide();
     make_up_for_growth();

@@ -14,9 +14,10 @@
 #include "os/os.h"
 #include "policy/look.h"
 
-/* So many bytes freed are worth a look, or a share of what is handed out; so many steps are made between
- * two short rests, so that others get at the system's lock of the address space; so many looks
- * without any effect send it to sleep; a step on foot takes so long for each mebibyte. */
+/* A look is worth it after NOTED_BYTES were freed, or the NOTED_SHARE-th part of what is in use.
+ * AT_ONCE steps are made between two rests, so that other threads get at the system's lock of the
+ * address space; IDLE_LOOKS looks without effect send the purger to sleep; a step on foot takes
+ * ON_FOOT_NS for each mebibyte. */
 enum { NOTED_BYTES = 1 << 20, NOTED_SHARE = 32, AT_ONCE = 32, REST_MS = 2, IDLE_LOOKS = 2 };
 enum { ON_FOOT_NS = 100000 };
 enum {
@@ -32,17 +33,18 @@ atomic_bool hk_purger_is_due;
 atomic_bool hk_purger_on_foot = true;
 atomic_bool hk_purger_in_child;
 
-static _Atomic uint32_t noted;  /* atomic: rises when something happens; the purger sleeps on it */
-static atomic_bool stopping;    /* atomic: it is to end, until the next one starts */
-static atomic_bool asleep;      /* atomic: until woken, not only for an interval */
-static atomic_size_t unnoted;   /* atomic: bytes freed that have not raised `noted` yet */
-static atomic_size_t freed;     /* atomic: bytes freed that a step on foot is for */
-static atomic_size_t gathered;  /* atomic: bytes freed since the last look whether that is much */
-static atomic_bool much;        /* atomic: it was much, and has not been looked at */
-static _Atomic uint64_t old_at; /* atomic: milliseconds; when to look on foot for what is old */
-static unsigned old_interval;   /* lock: look; milliseconds between two such looks */
+static _Atomic uint32_t noted;    /* atomic: counts what happens; the purger sleeps on it */
+static atomic_bool stopping;      /* atomic: told to end; until the next one starts */
+static atomic_bool asleep;        /* atomic: until woken, not only between two looks */
+static atomic_size_t unnoted;     /* atomic: bytes freed that have not raised `noted` yet */
+static atomic_size_t freed;       /* atomic: bytes freed that the next step on foot is for */
+static atomic_size_t gathered;    /* atomic: bytes freed since a look was last due for them */
+static atomic_bool much;          /* atomic: it is due for them, and has not begun */
+static _Atomic uint64_t old_at;   /* atomic: milliseconds; when to look on foot for old memory */
+static unsigned old_interval;     /* lock: look; milliseconds between two such looks */
 static _Atomic uint64_t again_at; /* atomic: milliseconds; when to try again for a thread; 0: not */
-/* atomic: the number that the system gave its thread, the last one's; 0: that has been put away */
+/* atomic: the system's number of the last purger's thread; 0: that thread does not exist any
+ * more */
 static atomic_int number;
 
 static void wake(void) {
@@ -76,21 +78,22 @@ bool hk_purger_is_ending(void) {
     return false;
 }
 
-/* A look takes its time for each superslab, however little of it is in use. */
+/* A look takes its time for each superslab, however little of it is in use: so what is handed out
+ * counts as well. */
 static size_t much_of_what_is_in_use(void) {
     return hk_max(hk_look_in_use(), hk_region_live() / 16) / NOTED_SHARE;
 }
 
-/* Or no thread can be started: then who frees does it, beside others. */
+/* Also while no thread can be started: the threads that free do it then. */
 static bool is_on_foot(void) {
     return hk_load_relaxed(&hk_purger_on_foot) || hk_load_relaxed(&again_at) != 0;
 }
 
-/* Much has been freed, or it is time to look for what has been free for long. */
+/* Much has been freed, or it is time to look for old memory. */
 static bool is_due_on_foot(size_t bytes) {
     const size_t sum = hk_add_relaxed(&gathered, bytes) + bytes;
     if (hk_look_is_small())
-        hk_store_relaxed(&hk_heap_sparse, (uint64_t)0); /* no look would say so */
+        hk_store_relaxed(&hk_heap_sparse, (uint64_t)0); /* no look will clear it */
     if (!is_on_foot() || hk_look_is_small())
         return false;
     if (sum < hk_max(much_of_what_is_in_use(), hk_look_worth()))
@@ -122,8 +125,9 @@ static void rest(unsigned ms) { hk_os_wait(&noted, hk_load_relaxed(&noted), ms);
 
 /* ---- on foot ---- */
 
-/* When to look next for what is old: a large heap more seldom, because that takes some microseconds for
- * each superslab, and some tenths for each that there was; and each time more seldom while there is none, or no more than may stay. */
+/* When to look next for old memory. In a large heap more seldom, because a look takes some
+ * microseconds for each superslab, and some tenths for each that there ever was; and each time more
+ * seldom while there is nothing old, or no more than may stay. */
 static void set_old_at(void) {
     const size_t units = hk_max(hk_region_live(), hk_pool_mapped_most() / 8) / HK_UNIT;
     const size_t least = hk_max(OLD_INTERVAL_MS, units / 16);
@@ -134,16 +138,20 @@ static void set_old_at(void) {
     hk_store_relaxed(&old_at, hk_os_now_ms() + old_interval);
 }
 
-/* Until it has taken its time, which is more where one free has brought much: the rest is for the next
- * visit, if there is one. As there may be none, it takes a step for each superslab's worth that was freed, however long
- * that is: on a busy machine all the time may pass while others run. */
+/* Until its time is up, which is longer where one free has brought much: the rest is for the next
+ * visit. As there may be none, it makes a step for each superslab's worth that was freed, however
+ * long that takes: on a busy machine all of the time may pass while others run. */
 HK_COLD void hk_purger_step(void) {
     const size_t mebibytes = hk_load_relaxed(&freed) / HK_MIB;
     const uint64_t mode = hk_lean_mode();
     const uint64_t now = hk_os_now_ns(), until = now + hk_max(mebibytes, 1) * ON_FOOT_NS;
     hk_store_relaxed(&freed, (size_t)0);
     hk_store_relaxed(&hk_purger_is_due, false);
-    if (!is_on_foot() || hk_load_seq(&hk_purger_runs) || !hk_lock_try(&hk_look_lock))
+    if (!is_on_foot() || hk_load_seq(&hk_purger_runs))
+        return;
+    if (!hk_look_is_small())
+        hk_idle_step();
+    if (!hk_lock_try(&hk_look_lock))
         return;
     bool more = hk_look_is_under_way();
     if (!more && !hk_look_is_small()) {
@@ -162,16 +170,16 @@ HK_COLD void hk_purger_step(void) {
 
 /* ---- a thread ---- */
 
-/* One look; false if it had no effect and the next one, unless something is freed, will have
- * none. *breathes: the next look may find more even if nothing is freed. */
+/* One look; false if it had no effect and the next one, unless something is freed, will have none.
+ * *breathes: a later look may find more even so. */
 static bool look(uint64_t mode, bool *breathes) {
     unsigned count = 0;
-    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* in a fork's child nobody comes here */
+    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* a fork's child has no such thread */
     hk_lock(&hk_look_lock);
     hk_look_begin(mode == HK_DECOMMIT_FREE, false);
     while (hk_look_step(mode)) {
         hk_unlock(&hk_look_lock);
-        hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* a fork need not wait while it rests */
+        hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* no lock is held: no fork waits for it */
         if (++count % AT_ONCE == 0)
             rest(REST_MS);
         hk_lock(&hk_look_lock);
@@ -182,8 +190,8 @@ static bool look(uint64_t mode, bool *breathes) {
     return again;
 }
 
-/* Sleeps until something is freed, unless that has happened since `noted` was `before`; or for so
- * many milliseconds, 0 for ever. */
+/* Sleeps until something is freed, unless `noted` is no longer `before`; or for so many
+ * milliseconds, 0: for ever. */
 static void sleep_since(uint32_t before, unsigned ms) {
     hk_assert(!hk_load_relaxed(&asleep) && hk_lock_may_take(HK_RANK_CONFIG));
     hk_store_seq(&asleep, true);
@@ -192,7 +200,7 @@ static void sleep_since(uint32_t before, unsigned ms) {
     hk_store_seq(&asleep, false);
 }
 
-/* 0: never. */
+/* The sooner of two times; 0: never. */
 static unsigned soonest(unsigned a, unsigned b) {
     return a == 0 || b == 0 ? a + b : (unsigned)hk_min(a, b);
 }
@@ -214,13 +222,13 @@ static void purger(void) {
         const unsigned wait = hk_idle_look(before != last, hk_os_now_ms());
         idle_looks = look(mode, &breathes) ? 0 : idle_looks + 1;
         if (idle_looks < IDLE_LOOKS || hk_lean_mode() != mode || hk_load_seq(&stopping))
-            continue; /* what was said during the rest has raised `noted` already */
+            continue; /* `noted` may have been raised for these before it was read */
         if (hk_look_is_small())
             break;
         sleep_since(before, soonest(wait, breathes ? HK_DEMAND_MS : 0));
         idle_looks = 0;
     }
-    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* so that there was no second one */
+    hk_assert(hk_load_relaxed(&hk_purger_runs)); /* there was no second one */
     hk_store_seq(&hk_purger_runs, false);
 }
 
@@ -241,7 +249,7 @@ HK_COLD void hk_purger_start_slow(void) {
     if (hk_look_is_small() || (again != 0 && hk_os_now_ms() < again) || !hk_has_own_number() ||
         hk_exchange_seq(&hk_purger_runs, true))
         return;
-    hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* to start a thread is to allocate */
+    hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* starting a thread allocates */
     hk_store_seq(&stopping, false);
     int saved = errno;
     const int error = hk_worker_start(purger);

@@ -11,7 +11,7 @@ enum { MOST_TOLD = 32 };
 
 typedef struct {
     const hk_profile_stack_t *stack;
-    uint64_t objects, bytes; /* as they were when it was looked at */
+    uint64_t objects, bytes; /* at the time of the search */
 } leak_t;
 
 static bool has_word(const char *name, const char *words) {
@@ -32,8 +32,8 @@ static bool is_ignored(const hk_profile_stack_t *s, const char *words) {
     return false;
 }
 
-/* Finds the largest that are not ignored, of which the names are asked for only where a stack would be among them. Returns how
- * many. */
+/* Finds the largest stacks that are not ignored; looks up names only for a stack that would be
+ * among them. Returns how many. */
 static unsigned find(leak_t *found, bool unreached, const char *ignored) {
     unsigned count = 0;
     for (const hk_profile_stack_t *s = hk_profile_stacks(); s != NULL; s = s->before) {

@@ -1,9 +1,9 @@
-/* What is still in use when the process ends. */
+/* Reports blocks that are still in use when the process ends. */
 #pragma once
 
 #include "base/base.h"
 
-/* Reports what is in use on stderr, by stack, the most bytes first, but for stacks in which a function or a file has
- * one of the comma-separated words in its name; or of that only what cannot be reached (profile/reach.h). True: there is
- * something. */
+/* Reports sampled blocks in use on stderr, by stack, the most bytes first; if `unreachable`, only
+ * those that cannot be reached (profile/reach.h). Leaves out stacks in which a function's or file's
+ * name contains one of the comma-separated words `ignored`. True: there are any. */
 bool hk_leaks_report(const char *ignored, bool unreachable);

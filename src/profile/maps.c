@@ -7,7 +7,7 @@
 #include "base/report.h"
 #include "os/stack.h"
 
-/* A number, and what stands behind it. */
+/* Reads a number and skips the character behind it. */
 static uint64_t number(char **s, int base) {
     const uint64_t n = strtoull(*s, s, base);
     ++*s;
@@ -23,7 +23,7 @@ static void put_hex(char *to, const unsigned char *from, size_t n) {
     memcpy(to, hk_line_text(&line), 2 * n + 1);
 }
 
-/* A note: three numbers, a name and the contents, of which either begins at a multiple of four. */
+/* A note: three numbers, a name and contents, both aligned to 4 bytes. */
 static bool find_in_notes(const unsigned char *notes, size_t n, char *id) {
     ElfW(Nhdr) note;
     for (size_t at = 0; at + sizeof note <= n;) {
@@ -41,7 +41,7 @@ static bool find_in_notes(const unsigned char *notes, size_t n, char *id) {
     return false;
 }
 
-/* The file may be unmapped meanwhile, hence the peeking. */
+/* Peeks, because the file may be unmapped meanwhile. */
 static void read_build_id(const hk_maps_t *maps, char *id) {
     ElfW(Ehdr) file;
     ElfW(Phdr) part;

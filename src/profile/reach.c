@@ -14,14 +14,14 @@
 
 enum { MOST_OWN = 1 << 16, MOST_SECONDS = 30, PAGES_AT_ONCE = 1 << 13 };
 
-/* What the child works on. Blocks by address; the allocator's own memory counts as blocks that are reached and
- * not looked into. */
+/* The child's data. Blocks sorted by address; the allocator's own memory is in the list as blocks
+ * that are reached and not scanned. */
 typedef struct {
     size_t count, most, todo;
     uintptr_t sp;
-    uint32_t *work; /* blocks that are reached and have not been looked into */
+    uint32_t *work; /* blocks that are reached and not scanned yet */
     hk_os_lines_t lines;
-    int pagemap; /* a file of a word for each page; -1: none */
+    int pagemap; /* /proc/self/pagemap, a word per page; -1: none */
     uint64_t pages[PAGES_AT_ONCE];
     hk_profile_block_t blocks[];
 } look_t;
@@ -38,7 +38,7 @@ static void add_own(const void *start, size_t bytes, void *argument) {
     l->blocks[l->count++] = (hk_profile_block_t){.p = (uintptr_t)start, .n = bytes};
 }
 
-/* Shell's: that of the C library may allocate. */
+/* Shell sort: the C library's qsort may allocate. */
 static void sort(hk_profile_block_t *b, size_t n) {
     for (size_t gap = n / 2; gap != 0; gap = gap == 2 ? 1 : gap * 5 / 11)
         for (size_t i = gap; i < n; i++) {
@@ -50,10 +50,10 @@ static void sort(hk_profile_block_t *b, size_t n) {
         }
 }
 
-/* Of one of no bytes the address is its own all the same. */
+/* A block of no bytes counts as one byte. */
 static uintptr_t end_of(const hk_profile_block_t *b) { return b->p + hk_max(b->n, 1); }
 
-/* How many begin at w or before. */
+/* How many blocks begin at or before w. */
 static size_t up_to(const look_t *l, uintptr_t w) {
     size_t from = 0, to = l->count;
     while (from < to) {
@@ -81,7 +81,7 @@ static void scan(look_t *l, uintptr_t from, uintptr_t to) {
     }
 }
 
-/* All of it that is no block's. */
+/* Scans the parts of the range that belong to no block. */
 static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
     while (from < to) {
         const size_t i = up_to(l, from);
@@ -95,8 +95,8 @@ static void scan_around(look_t *l, uintptr_t from, uintptr_t to) {
 
 typedef void scan_t(look_t *l, uintptr_t from, uintptr_t to);
 
-/* A page that has a mark (hk_os_mark, and the C library's below its stacks) cannot be read, and the system tells of it as of one that is
- * swapped out. */
+/* For ranges where the pagemap cannot tell: a page with a mark (hk_os_mark, or the C library's
+ * below its stacks) cannot be read, and the pagemap shows it as swapped out. */
 static void scan_readable(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
     const size_t page = hk_os_page_size();
     for (uintptr_t end; from < to; from = end) {
@@ -106,8 +106,8 @@ static void scan_readable(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) 
     }
 }
 
-/* Calls `how` for what lies on pages that the process has written to. The others are zero, or a file's, which may have ended
- * before them: then they cannot be read. Where the system does not tell, for all of it. */
+/* Calls `how` for pages that the process has written to. The others are zero, or a file's, and
+ * unreadable if the file has become shorter. Without a pagemap, for all readable pages. */
 static void scan_written(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
     enum { OF_FILE = 61, SWAPPED, PRESENT }; /* bits */
     const size_t page = hk_os_page_size();
@@ -130,7 +130,7 @@ static void scan_written(look_t *l, uintptr_t from, uintptr_t to, scan_t *how) {
     }
 }
 
-/* A small one by itself: to ask about it would take longer. */
+/* A small block is scanned at once: asking the pagemap would take longer. */
 static void scan_block(look_t *l, const hk_profile_block_t *b) {
     if (b->n < HK_SLICE)
         scan(l, b->p, b->p + b->n);
@@ -144,8 +144,9 @@ static bool is_on_a_signal_stack(void) {
            (own.ss_flags & SS_ONSTACK) != 0;
 }
 
-/* START-END rw-p ... Of the main thread's stack alone it is known that there is nothing else in it; a signal's may lie on
- * that, above what it interrupted. */
+/* Scans all mappings "START-END rw-p ...". Only the main thread's stack is cut at sp: other
+ * threads' stacks may share a mapping with other data. Not on a signal stack, which may lie above
+ * what it interrupted. */
 static void look(look_t *l) {
     hk_meta_visit(add_own, l);
     hk_map_visit_own(add_own, l);
@@ -165,15 +166,16 @@ static void look(look_t *l) {
         scan_block(l, &l->blocks[l->work[--l->todo]]);
 }
 
-/* Without fork handlers: they take locks, and the profile forgets what it knows. Not in a sandbox that leaves nothing to read: it
- * may end a process for that, as sshd's does. */
+/* By clone, not fork: fork handlers take locks, and would make the profile forget its blocks. Not
+ * if the mappings cannot be read: a sandbox that forbids that, as sshd's, may end the process for
+ * the clone. */
 static pid_t copy_process(look_t *l) {
     const bool reads = hk_os_mappings_open(&l->lines);
     hk_os_lines_close(&l->lines);
     return reads ? (pid_t)HK_CALL(other, syscall(SYS_clone, 0, 0, 0, 0, 0)) : -1;
 }
 
-/* In the copy. What it cannot read ends it, and is not for a handler of the program's. */
+/* Runs in the copy. Unreadable memory ends it, without the program's handlers. */
 static _Noreturn void look_and_exit(look_t *l) {
     const struct rlimit seconds = {MOST_SECONDS, MOST_SECONDS}, none = {0, 0};
     const struct sigaction usual = {.sa_handler = SIG_DFL};
@@ -210,8 +212,8 @@ static bool look_at(size_t known, uintptr_t sp) {
     return status == 0;
 }
 
-/* Signals are blocked: a handler would run in the copy too, and one that the system does not go on after would end the
- * waiting for it. */
+/* Signals are blocked: a handler would run in the copy too, and one that does not restart calls
+ * would end the wait for the copy. */
 bool hk_reach_look(uintptr_t sp) {
     const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
     size_t known;

@@ -19,9 +19,10 @@ void hk_profile_start(uint64_t bytes, uint64_t seed) {
 uint64_t hk_profile_mean(void) { return hk_load_relaxed(&mean); }
 uint64_t hk_profile_began(void) { return hk_load_relaxed(&began); }
 
-/* Exponentially distributed, rounded up; none where every allocation is a sample. By von Neumann's method, without a
- * logarithm: numbers are drawn as long as each is less than the one before; if they are even in number, which the
- * first one u has the chance exp(-u) of, u is the fraction, else the whole part grows by one. */
+/* An exponentially distributed gap, rounded up; 0 if every allocation is a sample. By von Neumann's
+ * method, without a logarithm: draws numbers as long as each is less than the one before. If their
+ * count is even, which for a first number u has the chance exp(-u), u is the fractional part; else
+ * the whole part grows by one and it starts again. */
 static intptr_t gap(void) {
     const double r = (double)hk_load_relaxed(&mean);
     for (unsigned whole = 0; r != 0; whole++) {
@@ -36,7 +37,7 @@ static intptr_t gap(void) {
     return 0;
 }
 
-/* 1 - exp(-n/R), by its series for a 1024th and ten squarings. */
+/* 1 - exp(-n/R): the series for a 1024th of n/R, then ten doublings. */
 static double chance_of(size_t n) {
     const size_t r = hk_load_relaxed(&mean);
     if (r == 0 || n / 64 > r)
@@ -48,7 +49,8 @@ static double chance_of(size_t n) {
     return chance;
 }
 
-/* Where a thread keeps nothing each allocation draws its own gap: exponential gaps know no past. */
+/* Without a countdown each allocation draws its own gap, which is as good: exponential gaps have no
+ * memory. */
 bool hk_profile_given(void **own, const void *p, size_t n, bool waits) {
     void *nothing = NULL, *frames[MOST_FRAMES];
     if (own == NULL)

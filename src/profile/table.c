@@ -12,22 +12,22 @@ typedef hk_profile_stack_t stack_t;
 
 typedef hk_profile_block_t sample_t;
 
-/* Open addressing: a block lies behind its home, without a gap. */
+/* Open addressing: a block lies at or behind its home, with no free slot between. */
 typedef struct {
     size_t mask;
     sample_t slots[];
 } blocks_t;
 
 static hk_lock_t lock = HK_LOCK_INIT(HK_RANK_PROFILE);
-static blocks_t *blocks;            /* lock: profile; one word, so that no fork finds half of it */
+static blocks_t *blocks;            /* lock: profile; one word: no fork finds half of it */
 static size_t used;                 /* lock: profile; slots */
 static _Atomic(stack_t *) *buckets; /* lock: profile */
-static char *room;                  /* lock: profile; for stacks */
+static char *room;                  /* lock: profile; memory for stacks */
 static size_t room_left;            /* lock: profile */
-static unsigned stacks;             /* lock: profile; how many */
+static unsigned stacks;             /* lock: profile; number of them */
 static _Atomic(stack_t *) newest;   /* atomic: written under the lock */
-static atomic_bool stale;           /* atomic: what is known is of a fork's parent */
-static atomic_bool in_vain;         /* atomic: somebody has lost his patience with the lock */
+static atomic_bool stale;           /* atomic: the contents are those of a fork's parent */
+static atomic_bool in_vain;         /* atomic: a thread has given up waiting for the lock */
 
 HK_PROBE_COUNTER(alloc);
 HK_PROBE_COUNTER(free);
@@ -40,7 +40,7 @@ static void add(_Atomic uint64_t *sum, uint64_t n) {
     hk_store_relaxed(sum, hk_load_relaxed(sum) + n);
 }
 
-/* The bytes that it stands for. */
+/* The bytes that the sample stands for. */
 static uint64_t bytes_for(const sample_t *s) { return (uint64_t)((double)s->n / s->chance + 0.5); }
 
 static void sum_up(hk_profile_sums_t *sums, _Atomic uint64_t *process, const sample_t *s,
@@ -78,8 +78,9 @@ static void clear_locked(void) {
     hk_store_relaxed(&stale, false);
 }
 
-/* For some 50 ms where it may be this thread that has the lock, or nobody any more; after that in vain only once, until it
- * could be had. A fork's child forgets what it knows of its parent. */
+/* Takes the lock. Without `waits` this thread itself, or a thread that is gone, may hold it: tries
+ * for some 50 ms, and after a failure only once each time until it succeeds. In a fork's child it
+ * then clears what the parent knew. */
 static bool enter(bool waits) {
     enum { MOST_TRIES = 1000 };
     if (waits) {
@@ -101,19 +102,20 @@ void hk_profile_clear(void) {
     hk_unlock(&lock);
 }
 
-/* Whoever had the lock is not there, and what he was doing is half done; it may have been the last sample of a profile
- * that is off by now. Most children only exec, and shall not touch the tables. */
+/* The thread that held the lock is gone and has left its work half done, maybe the last sample of a
+ * profile that is off by now. Only marks the tables as stale: most children just exec and shall not
+ * touch them. */
 void hk_profile_forked(void) {
     if (hk_load_relaxed(&newest) == NULL && !hk_lock_is_taken(&lock))
-        return; /* nobody ever took a sample */
+        return; /* no sample was ever taken */
     lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_PROFILE);
     room_left = 0;
     hk_store_relaxed(&in_vain, false);
     hk_store_relaxed(&stale, true);
 }
 
-/* Zeroed memory of our own. That of the allocator has a lock, which a fork must find free, and only who is inside
- * the boundary may take it. */
+/* Zeroed memory of its own. The metadata has a lock, which a fork must find free and only a thread
+ * inside the boundary may take. */
 static void *map(size_t bytes) {
     const size_t page = hk_os_page_size();
     return hk_os_map(hk_align_up(bytes, page), page);
@@ -136,7 +138,8 @@ stack_t *hk_profile_stacks(void) {
     return hk_load_acquire(&newest);
 }
 
-/* A fork's child may find it in the list and not in its bucket, but not the other way round. */
+/* Published in this order, so a fork's child may find it in the list but not in its bucket, never
+ * the reverse. */
 static stack_t *new_stack_locked(uint32_t hash, void *const *frames, unsigned count) {
     const size_t bytes = sizeof(stack_t) + count * sizeof(void *);
     if (stacks < MOST_STACKS && bytes > room_left) {
@@ -178,7 +181,7 @@ static size_t home_of(const blocks_t *t, uintptr_t p) {
     return (p >> 3) * 0x9E3779B97F4A7C15u >> 32 & t->mask;
 }
 
-/* The block's slot, or the one where it belongs. */
+/* The block's slot, or the free one where it belongs. */
 static sample_t *slot_of(blocks_t *t, uintptr_t p) {
     size_t i = home_of(t, p);
     while (t->slots[i].p != 0 && t->slots[i].p != p)
@@ -186,7 +189,7 @@ static sample_t *slot_of(blocks_t *t, uintptr_t p) {
     return &t->slots[i];
 }
 
-/* Doubles the table where half of it is used. False: there is no room for one more. */
+/* Doubles the table if half of it is used. False: no room for another block. */
 static bool has_room_locked(void) {
     blocks_t *before = blocks;
     const size_t slots = before != NULL ? before->mask + 1 : 0;
@@ -210,14 +213,14 @@ static bool has_room_locked(void) {
     return true;
 }
 
-/* One more, or one less. */
+/* Counts one block more, or one less. */
 static void like_locked(const void *p, int more) {
     _Atomic uint8_t *like = &hk_load_relaxed(&hk_profile_likes)[hk_profile_like(p)];
     if (hk_load_relaxed(like) != UINT8_MAX)
         hk_store_relaxed(like, (uint8_t)(hk_load_relaxed(like) + more));
 }
 
-/* What lies behind moves up where that is nearer to its home. */
+/* Empties the slot: blocks behind it move up if that is nearer to their home. */
 static void empty_locked(sample_t *slot) {
     blocks_t *t = blocks;
     size_t hole = (size_t)(slot - t->slots);
@@ -240,7 +243,7 @@ static void put_locked(const sample_t *s) {
     sum_up(&s->stack->in_use, &hk_profile_in_use, s, true);
 }
 
-/* Its bytes, at least one; 0: it is none. */
+/* Returns its bytes, at least 1; 0: it is not known. */
 static size_t remove_locked(const void *p, sample_t *was) {
     sample_t *slot = blocks != NULL ? slot_of(blocks, (uintptr_t)p) : NULL;
     if (slot == NULL || slot->p == 0)
@@ -278,7 +281,7 @@ void hk_profile_put_back(const hk_profile_block_t *was, bool waits) {
     probe_alloc(was);
 }
 
-/* A block that is known already was freed while nobody was told. */
+/* A block already known at p was freed untold, so it is removed first. */
 void hk_profile_add(const void *p, size_t n, double chance, void *const *frames, unsigned count,
                     bool waits) {
     sample_t sample = {(uintptr_t)p, n, chance, NULL};

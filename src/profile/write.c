@@ -1,5 +1,5 @@
-/* The form is pprof's profile.proto, in a gzip file whose blocks are stored as they are: a reader that wants them
- * smaller packs them again. */
+/* Writes pprof's profile.proto in a gzip file whose blocks are stored uncompressed; a reader may
+ * compress them. */
 #include "profile/write.h"
 
 #include "base/calls.h"
@@ -10,26 +10,27 @@
 
 enum { STORED_HEAD = 5, BLOCK = 32768, MOST_MAPPINGS = 4096, FIRST_PLACES = 4096 };
 
-/* A range of code; its number in the profile is its place here, from 1. */
+/* A range of code; its number in the profile is its index here plus 1. */
 typedef struct {
     uintptr_t start, end;
 } code_t;
 
-/* A message under construction; the longest is a sample's list of addresses. */
+/* A protobuf message under construction; the longest is a sample's list of addresses. */
 typedef struct {
     size_t len;
     uint8_t bytes[1024];
 } message_t;
 
-/* All that a writer needs, in a mapping of its own, for who allocates may have a small stack; `told` is in another. */
+/* A writer's state, in its own mapping, because an allocating thread may have a small stack; `told`
+ * has another one. */
 typedef struct {
     int fd, error;
     uint32_t crc, total;
-    size_t used;      /* of `block`, behind the head */
-    uint64_t strings; /* told so far */
+    size_t used;      /* bytes in `block`, behind the head */
+    uint64_t strings; /* number written */
     unsigned codes;
-    uintptr_t *told;     /* addresses that have been told; open addressing */
-    size_t places, full; /* of `told`: all, and those that have one */
+    uintptr_t *told;     /* addresses whose locations were written; open addressing */
+    size_t places, full; /* of `told`: all, and used ones */
     hk_maps_t maps;
     hk_mapping_t mapping;
     message_t head, message, addresses, values;
@@ -124,7 +125,7 @@ static void put_list(message_t *m, unsigned field, const message_t *list) {
     m->len += list->len;
 }
 
-/* A field of the profile itself: bytes, or a number. */
+/* Writes a field of the profile itself: bytes, or a number. */
 static void tell_bytes(writer_t *w, unsigned field, const void *bytes, size_t n) {
     message_t *head = anew(&w->head);
     put_number(head, field << 3 | BYTES);
@@ -157,7 +158,7 @@ static void tell_type(writer_t *w, unsigned field, const char *type, const char 
 
 /* ---- a profile ---- */
 
-/* Whoever reads it can name no address then. */
+/* A reader cannot name addresses then. */
 #define NO_MAPPINGS "no mappings: " HK_OS_MAPPINGS " cannot be opened"
 
 static void tell_mappings(writer_t *w) {
@@ -178,7 +179,7 @@ static void tell_mappings(writer_t *w) {
     hk_os_lines_close(&w->maps.lines);
 }
 
-/* The system lists mappings by address. */
+/* Binary search: the system lists mappings by address. 0: none. */
 static unsigned mapping_of(const writer_t *w, uintptr_t pc) {
     unsigned from = 0, to = w->codes;
     while (from < to) {
@@ -195,7 +196,7 @@ static size_t bytes_of(size_t places) {
     return hk_align_up(places * sizeof(uintptr_t), hk_os_page_size());
 }
 
-/* Where the address is, or belongs. */
+/* The address's place, or the free one where it belongs. */
 static uintptr_t *place_of(uintptr_t *told, size_t places, uintptr_t pc) {
     size_t i = pc * 0x9E3779B97F4A7C15u >> 32 & (places - 1);
     while (told[i] != 0 && told[i] != pc)
@@ -208,7 +209,7 @@ static void forget_places(writer_t *w) {
         hk_os_unmap(w->told, bytes_of(w->places));
 }
 
-/* Doubles the table where half of it is full. False: there is no memory for that. */
+/* Doubles the table if half of it is full. False: no memory. */
 static bool has_place(writer_t *w) {
     if (w->full < w->places / 2)
         return true;
@@ -225,7 +226,7 @@ static bool has_place(writer_t *w) {
     return true;
 }
 
-/* A location's number is its address, of the last byte of the call. Each is told once. */
+/* A location's number is its address, that of the call's last byte. Each is written once. */
 static uintptr_t tell_location(writer_t *w, const void *frame) {
     const uintptr_t pc = (uintptr_t)frame - 1;
     if (!has_place(w)) {
@@ -284,7 +285,7 @@ static void tell_all(writer_t *w, const hk_profile_about_t *about, const hk_prof
     tell_comment(w, "pid", HK_CALL(other, getpid()));
     hk_line_put(&w->line, "reason %s", about->reason);
     tell_line(w);
-    if (about->rss != 0) /* it is known */
+    if (about->rss != 0) /* known */
         tell_comment(w, "rss_bytes", about->rss);
     if (about->live != UINT64_MAX)
         tell_comment(w, "live_bytes", about->live);
@@ -334,7 +335,7 @@ static int say_all(int fd, hk_os_lines_t *lines, const hk_profile_stack_t *newes
     return out.error;
 }
 
-/* Stacks that are made meanwhile are not told. */
+/* Leaves out stacks that are made meanwhile. */
 int hk_profile_write(int fd, const hk_profile_about_t *about) {
     const int saved = errno;
     const hk_profile_stack_t *newest = hk_profile_stacks();

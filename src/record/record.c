@@ -9,7 +9,7 @@
 
 enum { LINES = HK_RECORD_CHUNK / sizeof(hk_record_line_t) };
 
-/* A line has room for smaller numbers than 2^32. What is left above is for threads that have some of their chunk left. */
+/* Numbers must stay below 2^32. The rest is for threads that still have room in their chunks. */
 #define MOST_COUNTED (UINT32_MAX - ((uint64_t)1 << 24))
 
 /* Where the recording is. */
@@ -19,18 +19,19 @@ hk_record_head_t *hk_record_head;
 
 static struct {
     atomic_uint state;
-    const char *pattern;              /* const */
-    uint64_t most;                    /* const: bytes */
-    char path[1024];                  /* const while it runs */
-    struct stat file;                 /* const while it runs; whatever the path leads to */
-    _Atomic uint32_t threads;         /* atomic: numbers given to threads */
-    _Atomic(hk_record_line_t *) left; /* atomic: where a thread that has ended would have gone on */
-    _Atomic(hk_record_line_t *) nobody; /* atomic: the chunk of threads that have none */
+    const char *pattern;                /* const */
+    uint64_t most;                      /* const: bytes */
+    char path[1024];                    /* const while it runs */
+    struct stat file;                   /* const while it runs; the path may lead elsewhere later */
+    _Atomic uint32_t threads;           /* atomic: numbers given to threads */
+    _Atomic(hk_record_line_t *) left;   /* atomic: next line of a thread that ended */
+    _Atomic(hk_record_line_t *) nobody; /* atomic: the chunk of threads without one */
 } rec;
 
 /* ---- the file ---- */
 
-/* Opened for each chunk: a number kept open would be the program's to close, and to use for another file. */
+/* Maps a chunk. Opens the file each time: the program could close a kept descriptor and reuse its
+ * number. */
 static int map_chunk(uint64_t chunk) {
     const int fd = hk_open(rec.path, O_RDWR, 0);
     if (fd < 0)
@@ -38,8 +39,8 @@ static int map_chunk(uint64_t chunk) {
     const uint64_t at = chunk * HK_RECORD_CHUNK;
     int error = hk_is_file(fd, &rec.file) ? 0 : ESTALE;
     if (error == 0 && at + HK_RECORD_CHUNK > hk_os_file_limit())
-        error = EFBIG; /* the system would send a signal as well, by which the process ends */
-    if (error == 0)    /* a page that the disk has no room for would be a SIGBUS */
+        error = EFBIG; /* the system would also send a signal that ends the process */
+    if (error == 0)    /* writing to a page that the disk has no room for is a SIGBUS */
         do
             error = HK_CALL(other, posix_fallocate(fd, (off_t)at, HK_RECORD_CHUNK));
         while (error == EINTR);
@@ -49,7 +50,7 @@ static int map_chunk(uint64_t chunk) {
     return error;
 }
 
-/* A new file, so that whoever has an older one of that name mapped keeps it. */
+/* Makes a new file: a process that has mapped an older one of that name keeps it. */
 static int make_file(void) {
     HK_CALL(other, unlink(rec.path));
     const int fd = hk_open(rec.path, O_RDWR | O_CREAT | O_EXCL, 0600);
@@ -94,7 +95,8 @@ static void warn(const char *problem) {
     hk_config_warn("HAKMEM_RECORD", rec.pattern, problem, "what follows is not recorded");
 }
 
-/* Before anything is lost its number is there: whatever comes behind has a higher one. */
+/* Stops recording. `stopped` is set before anything is lost: all lost operations have higher
+ * numbers. */
 static HK_COLD void stop(const char *problem) {
     uint64_t never = UINT64_MAX;
     if (!hk_cas_seq(&hk_record_head->stopped, &never, hk_load_seq(&hk_record_head->operations)))
@@ -105,13 +107,14 @@ static HK_COLD void stop(const char *problem) {
 
 const char *hk_record_start(const char *path, uint64_t bytes) {
     rec.pattern = path;
-    /* what grows beyond the system's limit ends the process by a signal */
+    /* exceeding the system's limit would end the process by a signal */
     rec.most = hk_min(bytes, hk_os_file_limit()) / HK_RECORD_CHUNK * HK_RECORD_CHUNK;
     return begin();
 }
 
-/* Of threads that come at once to a child's first operation one opens; the others' are lost. What a fork handler does in the
- * child, or a child of _Fork(), is not its parent's to record. */
+/* Of threads that race to a child's first operation, one opens the file; the others' operations are
+ * lost. What a fork handler does in the child, or a child of _Fork(), must not go into the parent's
+ * file. */
 static bool runs(void) {
     unsigned state = hk_load_seq(&rec.state), forked = FORKED;
     if (state == FORKED && hk_cas_seq(&rec.state, &forked, (unsigned)OPENING)) {
@@ -127,7 +130,7 @@ static bool runs(void) {
 
 /* ---- chunks ---- */
 
-/* The first line of a new chunk; NULL: there is none. */
+/* The first line of a new chunk; NULL: there is none, and recording has stopped. */
 static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
     const uint64_t chunk = hk_add_relaxed(&hk_record_head->chunks, (uint64_t)1);
     if (chunk >= hk_record_head->most_chunks) {
@@ -146,7 +149,7 @@ static HK_COLD hk_record_line_t *new_chunk(uint32_t thread) {
     return first;
 }
 
-/* The chunk of which `at` is a line, or the end. */
+/* The chunk of the line `at`, which may be its end. */
 static hk_record_line_t *chunk_of(hk_record_line_t *at) {
     return (hk_record_line_t *)(((uintptr_t)at - 1) & ~(uintptr_t)(HK_RECORD_CHUNK - 1));
 }
@@ -156,15 +159,15 @@ static uint32_t thread_of(hk_record_line_t *chunk) {
     return (uint32_t)(last != 0 ? last : owners);
 }
 
-/* Whose the next line is, and when. */
+/* Writes a line that says whose the next operations are, and when. */
 static void note_time(hk_record_line_t *at, uint32_t thread) {
     at->what = hk_os_now_ns();
     hk_store_release(&at->where, (uint64_t)HK_RECORD_THREAD << 48 | thread);
 }
 
-/* Where a thread begins: in what one that has ended has left of its chunk, or in a new one. */
+/* The first line of a thread: in the rest of an ended thread's chunk, or in a new one. */
 static hk_record_line_t *begin_thread(void) {
-    const uint32_t thread = hk_add_relaxed(&rec.threads, 1u) + 2; /* 0: no chunk; 1: of nobody */
+    const uint32_t thread = hk_add_relaxed(&rec.threads, 1u) + 2; /* 1: threads without one */
     hk_record_line_t *at = hk_exchange_seq(&rec.left, NULL);
     if (at == NULL)
         return new_chunk(thread);
@@ -174,7 +177,7 @@ static hk_record_line_t *begin_thread(void) {
     return at;
 }
 
-/* Where a thread goes on whose chunk is full, or that has none yet. */
+/* The next line of a thread whose chunk is full, or that has none yet. */
 static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
     if (!runs())
         return NULL;
@@ -189,8 +192,8 @@ static HK_COLD hk_record_line_t *go_on(hk_record_line_t *at) {
     return before != NULL ? before + 1 : NULL;
 }
 
-/* The place for the operation of a thread that has none of its own. Its chunk's first line has how many
- * places are taken above the thread's number. It stays mapped: who knows who writes to it. */
+/* A line for a thread without a chunk. The first line of the shared chunk counts taken lines above
+ * the thread's number. The chunk stays mapped: any thread may still be writing to it. */
 static HK_COLD hk_record_line_t *for_nobody(void) {
     if (!runs())
         return NULL;
@@ -208,8 +211,8 @@ static HK_COLD hk_record_line_t *for_nobody(void) {
 
 /* ---- operations ---- */
 
-/* A thread's next line, with the time before it where that was not noted for a while. NULL: there is none, nor any more in its
- * chunk. */
+/* A thread's next line, after a time line if the tick has changed. NULL: there is none, and the
+ * thread has lost its chunk. */
 static hk_record_line_t *next_line(hk_record_line_t *at) {
     const uint32_t tick = hk_record_tick();
     if (!hk_record_is_end(at) && tick != hk_load_relaxed(&hk_record_head->tick)) {
@@ -232,11 +235,12 @@ HK_NOINLINE void hk_record_note_slow(void **own, uint64_t where, size_t n) {
         hk_record_write(hk_record_head, at, where | n >> 32 << 56, n);
     else if (hk_load_relaxed(&rec.state) == STOPPED && hk_record_head != NULL &&
              hk_load_relaxed(&hk_record_head->operations) < MOST_COUNTED)
-        hk_add_relaxed(&hk_record_head->operations, (uint64_t)1); /* it is lost, but counts */
+        hk_add_relaxed(&hk_record_head->operations, (uint64_t)1); /* lost, but counted */
     errno = saved;
 }
 
-/* One chunk waits for the next thread, so that many short-lived ones, one after the other, share it. */
+/* One chunk is kept for the next thread, so that short-lived threads, one after the other, share
+ * it. */
 void hk_record_thread_ends(void **own) {
     hk_record_line_t *at = *own;
     *own = NULL;

@@ -8,8 +8,8 @@
 const char hk_band_names[HAK_STATS_BANDS][6] = {"C0", "C1", "C2",  "C3",    "C4",  "C5",
                                                 "C6", "C7", "mid", "large", "huge"};
 
-/* A figure of hak_stats_t, of hak_stats_band_t, of the sections or of one of them. The texts are in the row
- * itself: pointers to them would have to be relocated at each start of a process. */
+/* A figure of hak_stats_t, hak_stats_band_t, the sections or one section. The texts are in the row
+ * itself: pointers would be relocated at each process start. */
 typedef struct {
     char name[24], unit[16], doc[104];
     bool counter;
@@ -51,29 +51,28 @@ static const struct {
 
 #define ROWS(rows) (sizeof(rows) / sizeof(rows)[0])
 
-/* Each row names a field, and there is one for each field. */
+/* There is a row for each field. */
 _Static_assert(sizeof(hak_stats_band_t) == ROWS(band_rows) * sizeof(uint64_t), "band without row");
 _Static_assert(sizeof(hak_stats_t) ==
                    offsetof(hak_stats_t, allocated) + ROWS(heap_rows) * sizeof(uint64_t),
                "figure without row");
 
-/* Figures that belong together: a list of them, or a table with the same ones of each band or section, a line for
- * each. */
+/* A list of figures, or a table with the same figures for each band or section, one line each. */
 typedef struct {
-    const char *prefix; /* what the figures' names begin with */
-    const char *of; /* what the lines of a table are; NULL: a list, of one line without a name */
-    int width;      /* of the lines' names, in the text */
+    const char *prefix; /* prefix of the figures' names */
+    const char *of;     /* what a table's lines are; NULL: a list, one line without a name */
+    int width;          /* of the lines' names in text output */
     unsigned lines, columns;
-    size_t name_bytes, bytes; /* from a line's name to the next one's, and of its figures */
+    size_t name_bytes, bytes;           /* strides: of names and docs, and of figures */
     const char *names, *docs, *figures; /* the first line's; NULL: no docs */
-    const row_t *rows;                  /* what the columns are */
+    const row_t *rows;                  /* the columns */
 } table_t;
 
 enum { HEAP, BANDS, SAMPLING, SECTIONS, TABLES };
 
 typedef struct {
     table_t of[TABLES];
-    unsigned count; /* less, where there is nothing to say about sections */
+    unsigned count; /* fewer if there are no sections to print */
 } tables_t;
 
 static tables_t tables_of(const hk_figures_t *figures) {
@@ -175,8 +174,8 @@ static bool ends_with(const char *s, size_t len, const char *end) {
     return len >= strlen(end) && memcmp(s + len - strlen(end), end, strlen(end)) == 0;
 }
 
-/* Names end with the unit where that is one to OpenMetrics (bytes, seconds): hakmem_x_bytes, and
- * hakmem_x_seconds for what is kept as x_ns. Counts of things have none. */
+/* Names end with the unit if OpenMetrics knows it (bytes, seconds): hakmem_x_bytes, and
+ * hakmem_x_seconds for a field x_ns. Counts have no unit. */
 static void openmetric(hk_output_t *out, const table_t *table, const row_t *row) {
     enum { NS_PER_SECOND = 1000000000 };
     const bool nanoseconds = strcmp(row->unit, "nanoseconds") == 0;
@@ -248,7 +247,7 @@ void hk_emit_os_line(int fd, bool disabled) {
     hk_line_put(&line, " huge_alloc=%lu huge_fail=%lu lean_decommit=%lu lean_retire=%lu",
                 hk_counted(huge_allocs), hk_counted(huge_failures), hk_counted(purge_runs),
                 hk_counted(superslabs_retired));
-    /* of the kinds, mmap_total and madvise are there already */
+    /* without mmap and madvise, which are in the line already */
 #define HK_CALL_KIND(kind, name, doc)                                                              \
     calls += hk_counted(name);                                                                     \
     if (HK_CALL_##kind != HK_CALL_mmap && HK_CALL_##kind != HK_CALL_madvise)                       \

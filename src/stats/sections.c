@@ -6,7 +6,8 @@
 _Atomic uint64_t hk_sections_every;
 
 static _Atomic uint64_t overhead;
-/* atomic: any thread. Several tables, of which a thread uses one: so few threads share a line. */
+/* atomic: any thread. A thread uses one of several tables, so that few threads share a cache
+ * line. */
 enum { TABLES_LOG2 = 4, TABLES = 1 << TABLES_LOG2 };
 static struct { _Alignas(64) hk_section_timings_t of[HK_SECTION_COUNT]; } tables[TABLES];
 
@@ -27,10 +28,10 @@ static hk_entry_t begin_in(hk_section_timings_t *timings, uint64_t every) {
     return entry;
 }
 
-/* Another thread may have switched sampling off since the caller looked. */
+/* hk_sections_every may be 0 by now: another thread may have switched sampling off. */
 hk_entry_t hk_section_begin(hk_section_t section) {
     hk_assert((unsigned)section < HK_SECTION_COUNT);
-    /* stacks lie as far apart as their sizes say: a product's highest bits depend on all of an address */
+    /* stacks lie at regular distances: a product's highest bits depend on all bits of an address */
     const uint64_t thread = (uint64_t)(uintptr_t)__builtin_thread_pointer();
     const size_t own = thread * 0x9E3779B97F4A7C15u >> (64 - TABLES_LOG2);
     return begin_in(&tables[own].of[section], hk_load_relaxed(&hk_sections_every));
@@ -39,7 +40,7 @@ hk_entry_t hk_section_begin(hk_section_t section) {
 void hk_section_end(const hk_entry_t *entry) {
     const uint64_t stop = hk_os_ticks();
     hk_section_timings_t *timings = entry->timings;
-    hk_assert(timings != NULL); /* else the entry is not timed, and has no end */
+    hk_assert(timings != NULL); /* an entry that is not timed has no end */
     if (hk_os_cpu() != entry->cpu || stop < entry->start) {
         hk_add_relaxed(&timings->dropped, (uint64_t)1);
         return;
@@ -51,7 +52,7 @@ void hk_section_end(const hk_entry_t *entry) {
 
 /* ---- the process ---- */
 
-/* What an empty section is timed with at the least. */
+/* The shortest time of an empty section. */
 static uint64_t measure(void) {
     enum { TRIES = 256 };
     uint64_t least = UINT64_MAX;
@@ -69,7 +70,7 @@ static uint64_t measure(void) {
 void hk_sections_sample(uint64_t every) {
     if (every != 0 && hk_load_relaxed(&overhead) == 0)
         hk_store_relaxed(&overhead, measure());
-    hk_assert(every == 0 || hk_load_relaxed(&overhead) != 0); /* 0 says: never switched on */
+    hk_assert(every == 0 || hk_load_relaxed(&overhead) != 0); /* 0 means: never switched on */
     hk_store_seq(&hk_sections_every, every);
 }
 

@@ -1,5 +1,5 @@
-/* Sections: how long the slow paths take, by timing every Nth entry of each. The list is
- * sections.def. Nothing of this is on the hit path. */
+/* Sections: times every Nth entry of each slow path. The list is sections.def. The hit path has
+ * none of it. */
 #pragma once
 
 #include "base/base.h"
@@ -10,7 +10,7 @@ typedef enum {
     HK_SECTION_COUNT
 } hk_section_t;
 
-/* Of one section, what sections.def says. sampled + dropped <= count. */
+/* The figures of one section (sections.def). sampled + dropped <= count. */
 typedef struct {
 #define HK_TIMING(name, over, unit, doc) _Atomic uint64_t name;
 #include "stats/sections.def"
@@ -18,13 +18,14 @@ typedef struct {
 
 /* ---- timing ---- */
 
-/* 0: off; N: every Nth entry of each section is timed, of the threads that share a table. atomic: any thread. */
+/* 0: off; N: every Nth entry of each section is timed, counted per table of threads. atomic: any
+ * thread. */
 extern _Atomic uint64_t hk_sections_every;
 
 /* False in a FAST build, which has no timing. */
 HK_INLINE bool hk_sections_on(void) { return !HK_FAST && hk_load_relaxed(&hk_sections_every) != 0; }
 
-/* An entry. timings is NULL where it is not timed. */
+/* An entry. timings: NULL if it is not timed. */
 typedef struct {
     hk_section_timings_t *timings;
     uint64_t start;
@@ -33,8 +34,8 @@ typedef struct {
 HK_COLD hk_entry_t hk_section_begin(hk_section_t section);
 HK_COLD void hk_section_end(const hk_entry_t *entry);
 
-/* Runs a statement as an entry of the section: HK_TIMED(refill, got = take(n)). Off, it costs a
- * look and a branch before the statement, and the same behind it. */
+/* Runs a statement as an entry of the section: HK_TIMED(refill, got = take(n)). While off, it costs
+ * a load and a branch before the statement and a branch behind it. */
 #define HK_TIMED(section, statement)                                                               \
     do {                                                                                           \
         hk_entry_t hk_entry;                                                                       \
@@ -46,7 +47,7 @@ HK_COLD void hk_section_end(const hk_entry_t *entry);
             hk_section_end(&hk_entry);                                                             \
     } while (0)
 
-/* The same of an expression, whose value it has. */
+/* The same for an expression; has its value. */
 #define HK_TIMED_VALUE(section, expression)                                                        \
     __extension__({                                                                                \
         __typeof__(expression) hk_value;                                                           \
@@ -56,11 +57,11 @@ HK_COLD void hk_section_end(const hk_entry_t *entry);
 
 /* ---- threads and the process ---- */
 
-/* Times every Nth entry from now on; 0: none, and figures stay. Measures the timer at its first
- * use. Any thread. */
+/* Times every Nth entry from now on; 0: none, and figures stay. Measures the timer's overhead at
+ * its first use. Any thread. */
 void hk_sections_sample(uint64_t every);
 
-/* Clears all figures, if there are any. In a fork's child, where nobody else writes them. */
+/* Clears all figures, if there are any. In a fork's child, where no other thread writes them. */
 void hk_sections_forget(void);
 
 /* ---- reading ---- */
@@ -72,10 +73,10 @@ typedef struct {
 
 typedef struct {
     uint64_t sample;   /* as it is now */
-    uint64_t overhead; /* cycles that an empty section is timed with; 0: never switched on */
+    uint64_t overhead; /* cycles of an empty section; 0: never switched on */
     hk_section_sum_t of[HK_SECTION_COUNT];
 } hk_sections_sum_t;
 
-/* Of all threads. Any thread; an entry that is under way may be counted and not timed yet. Touches nothing if they were never
- * on. */
+/* Sums up all threads. Any thread; an entry under way may be counted but not timed yet. Touches no
+ * table if sampling was never on. */
 void hk_sections_sum(hk_sections_sum_t *sum);

@@ -10,8 +10,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* One input; what it says is done, and checked. Returns 0; ends the process by abort() where a check
- * fails. */
+/* Does what one input says, and checks it. Returns 0; calls abort() if a check fails. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define FUZZ_CHECK(c, ...)                                                                         \
@@ -24,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                                          \
     } while (0)
 
-/* What is left of an input; beyond its end all numbers are 0. */
+/* The rest of an input; beyond its end all numbers read as 0. */
 typedef struct {
     const uint8_t *at, *end;
 } fuzz_input_t;

@@ -1,6 +1,6 @@
-/* What comes from outside as text: the environment, hak_ctl(), and the cgroup's files. Whatever they say,
- * each option has a value that its row allows afterwards, hak_ctl() answers as hakmem.h says, and what it
- * prints it takes back. */
+/* Fuzzes the text that comes from outside: the environment, hak_ctl(), and the cgroup's files. Whatever the text,
+ * each option has a value that its row allows afterwards, hak_ctl() answers as hakmem.h says, and it accepts the
+ * values that it prints. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -16,7 +16,7 @@ extern char **environ;
 
 enum { ENTRIES = 8, LONGEST = 600 };
 
-/* A text of the input's: as it is, or an option's name, or a value's. The length comes first. */
+/* A text from the input's bytes, zeros left out; its length comes first. */
 static void a_text(fuzz_input_t *in, char *out, size_t room) {
     fuzz_input_t part = fuzz_part(in, fuzz_below(in, (unsigned)room - 1));
     size_t len = 0;
@@ -72,7 +72,8 @@ static void a_value(fuzz_input_t *in, char *out, size_t room) {
         a_text(in, out, room);
 }
 
-/* No box is told: the options of the process's start may be other ones than it has started with. */
+/* Checks that each option has an allowed value, and that it survives being printed and parsed. By hk_config_control(),
+ * which applies nothing to the other boxes: values of start-up options may differ from those the process started with. */
 static void all_are_allowed(void) {
     for (unsigned i = 0; i < HK_OPTION_COUNT; i++) {
         const hk_option_row_t *row = &hk_options[i];
@@ -95,7 +96,7 @@ static void all_are_allowed(void) {
     }
 }
 
-/* ---- the environment: read as at the start, and all put back ---- */
+/* ---- the environment: read as at the start; afterwards all options are restored ---- */
 
 static void read_environment(fuzz_input_t *in) {
     static char text[ENTRIES][2 * LONGEST];

@@ -1,7 +1,6 @@
-/* The malloc family against a model of it: blocks have their size, their alignment, their contents, and
- * share nothing with others; what cannot be had is NULL and ENOMEM, and leaves all as it was. Meanwhile
- * options change, the system refuses memory (where the build can make it), and threads come, free each
- * other's blocks, and end. */
+/* The malloc family against a model of it: blocks have their size, alignment and contents, and do not overlap; a
+ * call that fails returns NULL and ENOMEM and changes nothing. Meanwhile options change, the system refuses
+ * memory (in debug builds), and threads start, free each other's blocks, and end. */
 #include <errno.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -12,14 +11,14 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
-#ifndef __GLIBC__ /* no other C library has it */
+#ifndef __GLIBC__ /* no other C library has malloc_trim() */
 #define malloc_trim(pad) ((void)(pad), hak_trim())
 #endif
 
 enum {
-    BLOCKS = 64,    /* that an actor holds at most */
+    BLOCKS = 64,    /* an actor holds at most */
     MARKED = 48,    /* bytes at either end of a block that are written and compared */
-    HELPER_OPS = 64 /* bytes of the input that a helper gets at most */
+    HELPER_OPS = 64 /* a helper gets fewer bytes of the input */
 };
 static const size_t MOST_HELD = (size_t)48 << 20; /* bytes, of one actor */
 
@@ -29,12 +28,12 @@ typedef struct {
     unsigned char mark;
 } block_t;
 
-/* Somebody who allocates. No two have a block in common, but one may be handed the other's. */
+/* A thread's part of the model. Each block belongs to one actor; actors swap blocks while no helper runs. */
 typedef struct {
     block_t blocks[BLOCKS];
     size_t held;
     fuzz_input_t in;
-    bool fails; /* the system may refuse memory */
+    bool fails; /* the system may refuse memory to it */
 } actor_t;
 
 static atomic_bool limited; /* a limit of hakmem's own has been set */
@@ -71,7 +70,7 @@ static void is_zero(const block_t *block) {
         FUZZ_CHECK(block->p[i] == 0, "calloc: byte %zu of %zu is %#x", i, block->size, block->p[i]);
 }
 
-/* What is true of each block that was just handed out. */
+/* Checks a block just allocated: alignment, usable size, no overlap with the actor's other blocks. */
 static void is_sound(const actor_t *actor, const block_t *block) {
     const uintptr_t at = (uintptr_t)block->p;
     const size_t least = block->size <= 8 ? 8 : 16,
@@ -93,7 +92,7 @@ static void is_sound(const actor_t *actor, const block_t *block) {
 
 /* ---- what an actor does ---- */
 
-/* Around each power of two, up to 4 MiB. */
+/* A power of two up to 4 MiB, one off it, or up to nearly twice it. */
 static size_t a_size(fuzz_input_t *in) {
     const unsigned kind = fuzz_below(in, 256), by = fuzz_byte(in);
     const size_t power = (size_t)1 << (kind < 160 ? kind % 11 : kind < 248 ? kind % 17 : kind % 23);
@@ -115,7 +114,7 @@ static void let_go(actor_t *actor, block_t *block) {
     *block = (block_t){0};
 }
 
-/* What a call for this many bytes returned. */
+/* Takes the result of an allocation into the model: checks the block, or that the failure was allowed. */
 static void got(actor_t *actor, block_t *block, void *p, size_t size, size_t align, bool zero) {
     if (p == NULL) {
         FUZZ_CHECK(may_fail(actor), "no memory for %zu bytes aligned to %zu: error %d", size, align,
@@ -186,7 +185,7 @@ static void resize(actor_t *actor) {
     mark_all(block, (unsigned char)fuzz_byte(&actor->in));
 }
 
-/* What nobody can have. */
+/* Requests that every allocator must refuse. */
 static void ask_for_too_much(fuzz_input_t *in) {
     volatile size_t size =
         SIZE_MAX - fuzz_byte(in) * ((size_t)1 << fuzz_below(in, 55)); /* unknown to the compiler */
@@ -200,7 +199,7 @@ static void ask_for_too_much(fuzz_input_t *in) {
     FUZZ_CHECK(posix_memalign(&p, 64, size) == ENOMEM && p == NULL, "posix_memalign of %zu", size);
 }
 
-/* One of those that may change at any time is set to something it may be. */
+/* Sets a run-time option to a value that it may have; out of range is refused by EINVAL. */
 static void change_an_option(fuzz_input_t *in) {
     const unsigned option = fuzz_below(in, HK_OPTION_COUNT), by = fuzz_byte(in);
     const hk_option_row_t *row = &hk_options[option];
@@ -244,7 +243,7 @@ static void look_at_statistics(const actor_t *actor, bool alone) {
     }
 }
 
-/* They take longer than all else together. */
+/* Rarely: statistics take longer than all other steps together. */
 static void look_at_statistics_rarely(actor_t *actor, bool alone) {
     if (fuzz_below(&actor->in, 16) == 0)
         look_at_statistics(actor, alone);
@@ -289,9 +288,8 @@ static void *be_a_helper(void *argument) {
     return NULL;
 }
 
-/* Another thread does a part of the input while this one goes on with its own, and ends; who holds
- * its blocks then frees them, and it may be the next helper. Swapping blocks lets each free the
- * other's. */
+/* Another thread runs a part of the input, while this one goes on with the rest, and ends. Then the two actors swap
+ * a third of their blocks, so that this thread, and the next helper, free blocks of another thread. */
 static void with_a_helper(actor_t *actor, actor_t *helper) {
     pthread_t thread;
     helper->in = fuzz_part(&actor->in, fuzz_below(&actor->in, HELPER_OPS));

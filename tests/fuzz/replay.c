@@ -1,6 +1,6 @@
-/* Runs a fuzz target without a fuzzer: `PROGRAM SECONDS [FILE|FOLDER]...` runs all the files, then for so
- * long inputs made by chance, half of them from a file with some bytes changed. HAKMEM_TEST_SEED repeats
- * a run. What fails is kept in replay.failed, in the current folder. */
+/* Runs a fuzz target without a fuzzer: `PROGRAM SECONDS [FILE|FOLDER]...` runs all files, then random inputs for
+ * SECONDS, half of them a file with some bytes changed. HAKMEM_TEST_SEED repeats a run. An input that fails is
+ * kept in replay.PID.failed, in the current folder. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ typedef struct {
 static input_t inputs[MOST_FILES], now;
 static unsigned count;
 static uint64_t seed, state, number;
-static char failed[64]; /* the file's name, of this process alone */
+static char failed[64]; /* name of the file for a failed input; has the process's number */
 
 static void keep_what_failed(int signal) {
     dprintf(STDERR_FILENO, "replay: HAKMEM_TEST_SEED=%llu: input %llu ends by signal %d: %s\n",
@@ -29,7 +29,7 @@ static void keep_what_failed(int signal) {
     int fd = open(failed, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     if (fd < 0 || write(fd, now.bytes, now.size) != (ssize_t)now.size)
         dprintf(STDERR_FILENO, "replay: %s cannot be written\n", failed);
-    raise(signal); /* SA_RESETHAND: its end now */
+    raise(signal); /* ends the process: SA_RESETHAND has restored the default */
 }
 
 static void run_now(void) {

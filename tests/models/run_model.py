@@ -1,7 +1,7 @@
-"""Explores a model of tests/models in full with spin, as the code is and with each planted bug.
+"""Explores a model of tests/models exhaustively with spin: unchanged, and with each planted bug.
 
-`run_model.py MODEL.pml` exits with 0 if nothing is wrong in the model as it is, and something is
-with each BUG that its head comment lists; with 77 (skipped) where there is no spin.
+`run_model.py MODEL.pml` exits with 0 if spin finds no error in the unchanged model and at least one
+with each BUG that its head comment lists; with 1 otherwise; with 77 (skipped) without spin.
 """
 
 import re
@@ -17,14 +17,14 @@ COMPILE = ("gcc", "-w", "-DSAFETY", "-DVECTORSZ=4096", "-DMEMLIM=3000", "-o", "p
 
 
 def explore(model: Path, bug: int) -> tuple[int, str, str]:
-    """Compile and run the model with BUG=`bug`: errors found, states there are, what it said.
+    """Compile and run the model with BUG=`bug`; the number of errors, of states, and all output.
 
-    Raises RuntimeError where the search was cut short: then it proves nothing.
+    Raises RuntimeError if the search was cut short without an error: that proves nothing.
     """
     with tempfile.TemporaryDirectory() as folder:
         for command in (
             ["spin", f"-DBUG={bug}", "-a", str(model)],
-            [*COMPILE, "-O0" if bug else "-O1"],  # a bug is found before a better compiler pays
+            [*COMPILE, "-O0" if bug else "-O1"],  # a bug is found before -O1 would pay
             ["./pan", "-m1000000", "-n"],
         ):
             done = subprocess.run(
@@ -44,7 +44,7 @@ def explore(model: Path, bug: int) -> tuple[int, str, str]:
 
 
 def main(model: Path) -> int:
-    """Say what was found, one line for the model and one for each bug."""
+    """Print one line for the unchanged model and one for each bug; return the exit code."""
     if shutil.which("spin") is None:
         print("SKIPPED: no spin (Debian package spin)")
         return SKIPPED

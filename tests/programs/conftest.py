@@ -1,4 +1,4 @@
-"""What every test here needs: the library to preload, and skips that nobody overlooks."""
+"""Fixtures for all tests here: the library to preload; skipped tests appear in the summary."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))  # for any of pytest's import modes
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # in every import mode of pytest
 
 from finding import ROOT
 

@@ -19,7 +19,7 @@ Found = TypeVar("Found")
 
 @functools.cache
 def set_up_programs() -> str:
-    """Run `tools/setup programs`, once per session; what went wrong, or "" when all is there."""
+    """Run `tools/setup programs` once per session; return its error, or "" if all are installed."""
     try:
         done = subprocess.run(
             [ROOT / "tools" / "setup", "programs"], capture_output=True, text=True, timeout=600
@@ -30,7 +30,7 @@ def set_up_programs() -> str:
 
 
 def need(what: str, find: Callable[[], Found | None]) -> Found:
-    """What `find` finds, now or after the set-up; else the test is skipped, with the reason."""
+    """The result of `find`, now or after the set-up; skip the test if there is none."""
     found = find()
     if found is None:
         trouble = set_up_programs()
@@ -51,5 +51,5 @@ def need_program(name: str) -> Path:
 
 
 def binary(tool: str) -> str:
-    """The name of the executable that runs as `tool`, which may be a link to it."""
+    """The name of the executable behind `tool`, which may be a symlink."""
     return need_program(tool).resolve().name

@@ -2,7 +2,7 @@
 
 Every process that loads the library with HAKMEM_PROOF set appends one line to that file: its
 executable, and whether its own `malloc` is hakmem's. A process without a line never loaded the
-library, so a result that proves nothing cannot pass for one that does.
+library, so a run that did not use hakmem cannot pass as one that did.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-HANG_SECONDS = 300  # Far beyond any honest run: reaching it means a dead-lock, not a slow machine.
+HANG_SECONDS = 300  # Far beyond any run: a process that reaches it is deadlocked, not slow.
 TAIL = 3000  # Characters of output worth showing when a program fails.
 
-Argv = Sequence[object]  # each word is what str() makes of it
+Argv = Sequence[object]  # words are converted by str()
 Env = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Process:
-    """One line of the proof file: a process in which the library was loaded."""
+    """One line of the proof file: a process that loaded the library."""
 
     pid: int
     exe: Path
@@ -45,14 +45,14 @@ class Result:
     processes: tuple[Process, ...]
 
     def require_served(self, *names: str) -> None:
-        """Assert that hakmem served at least one process of each name, and all of that name."""
+        """Assert that hakmem served every process of each name, of which there is at least one."""
         __tracebackhide__ = True
         require_served(self.processes, *names)
 
 
 def require_served(processes: Sequence[Process], *names: str) -> None:
-    """Assert that every executable in `names` left proof, and that each of its processes did so
-    with hakmem as its allocator."""
+    """Assert that every executable in `names` left proof, and that hakmem was the allocator in each
+    of its processes."""
     __tracebackhide__ = True
     assert names, "name at least one executable, or nothing is checked"
     seen = sorted({f"{p.exe.name} ({'served' if p.serving else 'NOT served'})" for p in processes})
@@ -72,7 +72,7 @@ def environment(lib: Path | None, proof: Path, extra: Env | None = None) -> dict
 
 
 def read_proof(proof: Path) -> tuple[Process, ...]:
-    """The proof lines of `proof`; none when no process wrote any."""
+    """The lines of the file `proof`; none if no process wrote one."""
     if not proof.exists():
         return ()
     lines = [json.loads(line) for line in proof.read_text().splitlines()]
@@ -83,8 +83,8 @@ def read_proof(proof: Path) -> tuple[Process, ...]:
 def started_under(
     lib: Path | None, argv: Argv, *, cwd: Path | None = None, env: Env | None = None
 ) -> Iterator[tuple[subprocess.Popen[str], Path]]:
-    """Start a program in its own process group; yield it and its proof file, and leave nothing of
-    the group behind."""
+    """Start a program in its own process group; yield it and its proof file; kill the group at the
+    end."""
     with tempfile.TemporaryDirectory(prefix="hakmem-proof-") as folder:
         proof = Path(folder, "proof")
         with subprocess.Popen(
@@ -101,7 +101,7 @@ def started_under(
             try:
                 yield program, proof
             finally:
-                with suppress(ProcessLookupError):  # The usual case: the whole group has ended.
+                with suppress(ProcessLookupError):  # Usually the whole group has ended already.
                     os.killpg(program.pid, signal.SIGKILL)
 
 

@@ -1,5 +1,5 @@
-"""cmake, gcc and ninja build this project on hakmem: what comes out is what they make without it,
-and the library works."""
+"""cmake, gcc and ninja build this project on hakmem: the objects equal those of a build without it,
+and the built library works."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from preloading import Result, run_under
 
 
 def build(lib: Path | None, folder: Path) -> tuple[Result, Result]:
-    """The library, configured and built on `lib`."""
+    """Configure and build the library, with `lib` preloaded into the tools."""
     cmake = need_program("cmake")
     need_program("ninja")
     flags = ["-DHAKMEM_BUILD_TESTS=OFF", "-DHAKMEM_BUILD_BENCH=OFF"]
@@ -32,7 +32,7 @@ def test_hakmem_builds_itself(preload: Path, tmp_path: Path) -> None:
     served.require_served("perl")
     assert served.stdout == "111,222,333,444"
 
-    build(None, folder)  # by the same name, which is in the objects
+    build(None, folder)  # in the same folder: the objects contain its name
     made = [path.relative_to(folder) for path in folder.rglob("*.o")]
     compiled = [process for process in built.processes if process.exe.name in ("cc1", "cc1plus")]
     assert len(compiled) >= sum("CMakeFiles" in path.parts for path in made) > 80

@@ -1,4 +1,4 @@
-"""cargo builds a crate without dependencies on hakmem and runs its tests there."""
+"""On hakmem, cargo builds a crate that has no dependencies, and runs its tests."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ def test_cargo_builds_and_tests_a_crate(preload: Path, tmp_path: Path) -> None:
     assert "3 passed; 0 failed" in tested.stdout
     binaries = {p.exe.name for p in tested.processes if tmp_path in p.exe.parents}
     assert any(name.startswith("wordcount-") for name in binaries), binaries
-    # Not rustc: it may have an allocator of its own linked in, which then comes first.
+    # Not rustc: an allocator that is linked into it would take precedence.
     tested.require_served("cargo", *binaries)

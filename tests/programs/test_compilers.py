@@ -1,4 +1,4 @@
-"""g++: the object that it makes on hakmem is the one that it makes without it."""
+"""g++ makes the same object on hakmem as without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from preloading import run_under
 
 
 def test_gxx_makes_the_same_object_of_many_templates(preload: Path, tmp_path: Path) -> None:
-    # The seed names the sections of link-time code; without it g++ draws one for each run.
+    # g++ names LTO sections by a seed, which is otherwise random in each run.
     gxx = [need_program("g++"), "-std=c++17", "-O1", "-g", "-flto", "-frandom-seed=1", "-pthread"]
     ours, theirs = tmp_path / "hakmem.o", tmp_path / "system.o"
     run_under(None, [*gxx, "-c", WORKLOADS / "templates.cpp", "-o", theirs])

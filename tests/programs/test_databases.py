@@ -1,4 +1,4 @@
-"""sqlite3 on a real file, and a redis server under load: the data are those that went in."""
+"""sqlite3 on a real file, and a redis server under load, give back the data that went in."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_sqlite_bulk_insert_index_and_vacuum(preload: Path, tmp_path: Path) -> N
     assert result.stdout == system.stdout
 
 
-REQUESTS = 30_000  # of each kind
+REQUESTS = 30_000  # of each kind of request
 SUM_OF_COUNTERS = """
 local sum = 0
 for _, key in ipairs(redis.call('keys', 'counter:*')) do sum = sum + redis.call('get', key) end
@@ -77,7 +77,7 @@ class Redis:
         assert self.program.wait(HANG_SECONDS) == 0, self.last_words()
 
     def last_words(self) -> str:
-        """How an ended server ended, and what it logged."""
+        """How the server ended, and its log."""
         log = self.folder / "log"
         said = log.read_text()[-3000:] if log.exists() else "it logged nothing"
         return f"redis-server: {ending(self.program.wait())}\n{said}"
@@ -85,10 +85,10 @@ class Redis:
 
 @contextmanager
 def redis_server(lib: Path | None, folder: Path) -> Iterator[Redis]:
-    """A server on a socket in `folder`, with the data that are there; shut down at the end."""
+    """A server on a socket in `folder`, with the data stored there; shut down at the end."""
     folder.mkdir(exist_ok=True)
-    # One executable is both the server and this tool, and goes by its name. Asking for the tool
-    # keeps Debian from starting a server of the machine's own, as its package redis-server does.
+    # The server and this tool are one executable, which acts by its name. Installing the tool's
+    # package instead of redis-server keeps Debian from starting a server of the machine's own.
     executable = need_program("redis-check-rdb").resolve()
     server = folder / "redis-server"
     if not server.exists():
@@ -127,7 +127,7 @@ def test_redis_keeps_its_data(preload: Path, tmp_path: Path) -> None:
     with redis_server(preload, folder) as redis:
         fill(redis)
         digest = redis.ask("debug", "digest")
-        redis.ask("flushall", "async")  # Another thread frees what the main one allocated.
+        redis.ask("flushall", "async")  # Another thread frees the main thread's blocks.
         fill(redis)
         assert redis.ask("debug", "digest") == digest
         redis.ask("bgsave")
@@ -135,7 +135,7 @@ def test_redis_keeps_its_data(preload: Path, tmp_path: Path) -> None:
         assert "rdb_last_bgsave_status:ok" in redis.ask("info", "persistence")
         used = next(x for x in redis.ask("info", "memory").split() if x.startswith("used_memory:"))
         assert int(used.partition(":")[2]) > 6_000_000, "redis counts less than the values' bytes"
-    with redis_server(preload, folder) as redis:  # What the forked child wrote.
+    with redis_server(preload, folder) as redis:  # It loads the dump that the forked child wrote.
         assert redis.ask("debug", "digest") == digest
     with redis_server(None, tmp_path / "system") as redis:
         fill(redis)
@@ -150,7 +150,7 @@ def test_redis_under_load(preload: Path, tmp_path: Path) -> None:
         result = run_under(preload, [*argv, "-t", kinds])
         result.require_served("redis-benchmark")
         assert "rror" not in result.stdout + result.stderr
-        # It sends whole pipelines, and so may send a few requests more.
+        # redis-benchmark sends whole pipelines, so it may send a few requests more.
         incremented = int(redis.ask("eval", SUM_OF_COUNTERS, "0"))
         assert REQUESTS <= incremented < REQUESTS + 1000
         assert redis.ask("strlen", "key:000000000001") == "300"

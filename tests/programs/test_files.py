@@ -1,4 +1,4 @@
-"""sort, tar, gzip and xz on large files: what comes out is what must."""
+"""sort, tar, gzip and xz on large files: the output is the expected one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PREFIXES, SUFFIXES = 1000, 10_000  # 10 million lines of 11 bytes
 
 
 def numbers(prefixes: Iterable[int], suffixes: Iterable[int]) -> Iterable[bytes]:
-    """Every prefix with every suffix, as lines of digits, in the orders given."""
+    """Every prefix with every suffix, as lines of digits, in the given orders."""
     tails = [b""] + [b"%05d\n" % suffix for suffix in suffixes]
     for prefix in prefixes:
         yield (b"%05d" % prefix).join(tails)
@@ -40,7 +40,7 @@ def test_sort_of_a_hundred_megabytes(preload: Path, tmp_path: Path) -> None:
     for lines in numbers(range(PREFIXES), range(SUFFIXES)):
         expected.update(lines)
     assert digest(ordered) == expected.hexdigest()
-    mixed.unlink()  # pytest keeps the folders of several runs.
+    mixed.unlink()  # pytest keeps the folders of several runs, and these files are large.
     ordered.unlink()
 
 
@@ -61,7 +61,7 @@ def test_tar_gzip_and_xz_round_trips(preload: Path, tmp_path: Path) -> None:
         run_under(None, [packer, "-t", packed])
         unpacked = tmp_path / f"unpacked{ending}"
         unpacked.mkdir()
-        # tar starts the unpacker itself, in a process of its own.
+        # tar runs the unpacker as a child process.
         result = run_under(preload, [tar, "-C", unpacked, "-xf", packed])
         result.require_served("tar", packer.name)
         files = [path for path in source.rglob("*") if path.is_file()]

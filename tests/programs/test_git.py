@@ -1,4 +1,4 @@
-"""git: a repository of some hundred commits, made, cloned, repacked and checked on hakmem."""
+"""On hakmem, git makes, clones, repacks and checks a repository of some hundred commits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def history() -> str:
 
 
 def make_repository(lib: Path | None, folder: Path) -> tuple[str, str]:
-    """Import, clone, repack and check; the head's id and the clone's log."""
+    """Import, clone, repack and check; return the head's id and the clone's log."""
     git = need_program("git")
     run = functools.partial(run_under, lib, env=QUIET)
     origin, clone = folder / "origin", folder / "clone"

@@ -1,4 +1,4 @@
-"""The proof itself: it must fail for a program that hakmem does not serve, or it proves nothing."""
+"""The check for proof fails for each program that hakmem does not serve: else it proves nothing."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ int main(void)
 }
 """
 
-# The address of malloc that this takes is, in a program of fixed position, one of its own: a stub
-# that calls the served malloc. node and other large programs are built like this.
+# Linked at a fixed position, a program that takes malloc's address gets that of its own PLT entry,
+# which calls the preloaded malloc. node and other large programs are built like this.
 BY_ADDRESS = """
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ int main(void)
 }
 """
 
-# An allocator of its own in the executable: it comes before any preloaded one.
+# An allocator inside the executable takes precedence over a preloaded one.
 OWN_MALLOC = """
 #include <stddef.h>
 static char pool[1 << 22];
@@ -56,7 +56,7 @@ void *realloc(void *p, size_t n)
 }
 """
 
-# Such a one whose free is not ready before main.
+# The same, with a free that aborts if it is called before main.
 NOT_READY = (
     "static int ready;\n"
     + HELLO.replace("{\n", "{\n    ready = 1;\n", 1)

@@ -1,4 +1,4 @@
-"""CPython: its own test-suite, and a pool of forked workers beside allocating threads."""
+"""CPython on hakmem: parts of its own test suite, and a pool of forked workers beside threads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ ALLOCATORS = {"malloc": {"PYTHONMALLOC": "malloc"}, "pymalloc": {}}
 
 
 def python_with_tests() -> Path | None:
-    """An interpreter whose library has the package `test`; Debian puts it in a package apart."""
+    """An interpreter that has the package `test`, which Debian ships separately, or None."""
     for name in (getattr(sys, "_base_executable", sys.executable), "python3", "/usr/bin/python3"):
         if path := shutil.which(name):
-            # Ask for the real interpreter: what is on the PATH may be a shell script.
+            # The real interpreter: the program on the PATH may be a shell script.
             ask = "import sys, os, test.test_json; print(os.path.realpath(sys._base_executable))"
             answer = subprocess.run([path, "-c", ask], capture_output=True, text=True)
             if answer.returncode == 0:
@@ -37,7 +37,7 @@ def python() -> Path:
 def regression_tests(
     lib: Path | None, python: Path, folder: Path, env: dict[str, str], args: list[str]
 ) -> tuple[Result, dict[str, bool]]:
-    """Run Python's `python -m test`; the result, and for each test case whether it passed."""
+    """Run `python -m test`; return the result, and for each test case whether it passed."""
     report = folder / "report.xml"
     argv = [python, "-m", "test", "-j2", "--junit-xml", report, *args]
     result = run_under(lib, argv, cwd=folder, env=env, check=False)
@@ -64,14 +64,14 @@ def test_own_test_suite(
     result, passed = suite(preload, args=modules)
     result.require_served(python.name)
     said = result.stdout[-3000:] + result.stderr[-3000:]
-    for module in modules:  # A crashed worker leaves no cases at all.
+    for module in modules:  # A worker that crashes reports no cases.
         assert any(name.startswith(f"test.{module}.") for name in passed), f"{module}:\n{said}"
 
     failed = [name for name, ok in passed.items() if not ok]
     if not failed:
         assert result.returncode == 0, said
         return
-    # Some of Python's tests fail on any allocator on some machines: those are not ours.
+    # Some of Python's tests fail on some machines under any allocator: repeat those without hakmem.
     again = [word for name in failed for word in ("-m", name)]
     _, passed_on_system = suite(None, args=[*again, *modules])
     assert set(failed) <= set(passed_on_system), "the comparison did not run the same tests"
@@ -86,6 +86,6 @@ def test_forked_workers_beside_threads(preload: Path, python: Path, allocator: s
     result.require_served(python.name)
     sums, served = result.stdout.splitlines()
     assert int(sums) == sum(sum(range(n, n + 2000)) for n in range(100))
-    # A forked child starts no program, so it leaves no line of its own: the workers were asked.
+    # A forked child leaves no line of proof, because it executes no program: the workers report.
     assert served == "served by hakmem: [True]"
     assert os.getpid() not in {p.pid for p in result.processes}

@@ -1,4 +1,4 @@
-"""Interpreters and virtual machines: the same script says the same on hakmem and without it."""
+"""Interpreters and virtual machines: a script prints the same on hakmem as without it."""
 
 from __future__ import annotations
 

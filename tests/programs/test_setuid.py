@@ -1,4 +1,4 @@
-"""A setuid program runs as if hakmem were not there: the environment is not to be believed."""
+"""A setuid program runs as without hakmem: it must not trust the caller's environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOBODY = 65534
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that every user can enter; pytest's own are closed to others."""
+    """A folder that every user can enter, which pytest's own are not."""
     with tempfile.TemporaryDirectory(prefix="hakmem-setuid-", dir="/var/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)

@@ -1,5 +1,5 @@
-/* What every unit test needs: CHECK, a child process whose end can be looked at, and chance that
- * can be repeated. Nothing here allocates: the heap under test may be the process's own. */
+/* What every unit test needs: CHECK, child processes whose output and exit status are checked, and
+ * repeatable random numbers. Nothing here allocates: the heap under test may be the process's own. */
 #ifndef UNIT_CHECK_H
 #define UNIT_CHECK_H
 
@@ -16,7 +16,7 @@
 
 enum { UNIT_SKIPPED = 77 }; /* SKIP_RETURN_CODE of every unit test */
 
-/* What main returns then. */
+/* Says why the test is skipped; main returns the result. */
 static inline int unit_skip(const char *why) {
     dprintf(STDERR_FILENO, "SKIPPED: %s\n", why);
     return UNIT_SKIPPED;
@@ -38,7 +38,7 @@ static inline void check_equal(const char *file, int line, const char *what, uin
     _exit(1);
 }
 
-/* For unsigned numbers and pointers-as-numbers. */
+/* For unsigned numbers, and pointers converted to them. */
 #define CHECK_EQ(is, expected)                                                                     \
     check_equal(__FILE__, __LINE__, #is, (uintmax_t)(is), (uintmax_t)(expected))
 
@@ -51,9 +51,9 @@ static inline void check_text(const char *file, int line, const char *is, const 
 
 #define CHECK_TEXT(is, expected) check_text(__FILE__, __LINE__, is, expected)
 
-/* ---- chance ---- */
+/* ---- random numbers ---- */
 
-/* xorshift64; the state is any number but 0. */
+/* xorshift64; the state must not be 0. */
 static inline uint64_t chance(uint64_t *state) {
     uint64_t x = *state;
     x ^= x << 13;
@@ -66,7 +66,8 @@ static inline unsigned chance_below(uint64_t *state, unsigned n) {
     return (unsigned)(chance(state) >> 32) % n;
 }
 
-/* Whether programs run by an emulator (elsewhere.c), which leaves some calls of the system out. */
+/* Whether an emulator runs the test, which does not implement all system calls; if so, says that
+ * `what` is skipped. */
 static inline bool is_emulated(const char *what) {
     if (getenv("HK_EMULATOR") == NULL)
         return false;
@@ -81,7 +82,7 @@ typedef struct {
     char text[8192]; /* what it wrote to stdout and stderr */
 } child_t;
 
-/* Runs fn(argument) in a child, which exits with 0 where fn returns. */
+/* Runs fn(argument) in a forked child, which exits with 0 if fn returns, and waits for its end. */
 static inline void child_run(child_t *child, void (*fn)(void *), void *argument) {
     int ends[2];
     CHECK(pipe(ends) == 0);
@@ -109,7 +110,8 @@ static inline void child_run(child_t *child, void (*fn)(void *), void *argument)
     CHECK(waitpid(pid, &child->status, 0) == pid);
 }
 
-/* fn(argument) ends the process by abort() with the one line "hakmem: fatal: <kind>: 0x<p>". */
+/* Fails unless fn(argument), run in a child, prints only "hakmem: fatal: <kind>: 0x<p>" and
+ * aborts. */
 static inline void check_fatal(const char *file, int line, void (*fn)(void *), void *argument,
                                const char *kind, const void *p) {
     static child_t child;

@@ -1,4 +1,5 @@
-/* What a child says of its options, and what it should say: it reads them as any program does. */
+/* Runs the test as a child with a given environment, and compares the option values and warnings
+ * that the child prints with the expected ones. */
 #pragma once
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 static const char *const origins[] = {"default", "cgroup", "profile", "environment", "run time"};
 
-/* What a process says of itself: one "NAME=value (origin)" a line; a word is shown as its index. */
+/* In the child: prints one "NAME=value (origin)" per line; a word option is shown as its index. */
 static inline void print_values(void) {
 #define NUMBER(field, env)                                                                         \
     dprintf(STDOUT_FILENO, "%s=%" PRIu64 " (%s)\n", env, hk_option(field),                         \
@@ -25,7 +26,7 @@ static inline void print_values(void) {
 #include "config/options.def"
 }
 
-/* ---- what it should say ---- */
+/* ---- expected values ---- */
 
 typedef struct {
     char value[HK_OPTION_COUNT][256];
@@ -48,10 +49,12 @@ static inline expected_t defaults(void) {
     return all;
 }
 
-/* Where memory is given back, the machine's own limit may have a say. */
+/* Expects the target to follow from the limit of the machine's cgroup, if there is one, purging is on
+ * and the target is not set. */
 static inline void expect_the_limit(expected_t *all) {
     bool purging = strcmp(all->value[HK_OPTION_lean], "0") != 0 &&
-                   strcmp(all->value[HK_OPTION_lean_decommit], "0") != 0;
+                   strcmp(all->value[HK_OPTION_lean_decommit], "0") != 0 &&
+                   all->origin[HK_OPTION_lean_decommit] != HK_FROM_DEFAULT;
     int unread;
     uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, &unread);
     if (purging && limit != 0 && all->origin[HK_OPTION_lean_target_mb] == HK_FROM_DEFAULT)
@@ -77,7 +80,7 @@ static inline void exec_with(void *environment) {
     _exit(127);
 }
 
-/* Takes all lines with this in them out of what the child wrote. */
+/* Removes all lines that contain `part` from the child's output. */
 static inline void drop_lines(const char *part) {
     char *to = child.text;
     for (char *line = child.text; *line != '\0';) {
@@ -95,16 +98,16 @@ static inline void drop_lines(const char *part) {
 static inline void run_with(char *const *environment) {
     child_run(&child, exec_with, (void *)(uintptr_t)environment);
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
-    if (HK_HOSTILE) /* whose magazines hold nothing of what a profile wants */
+    if (HK_HOSTILE) /* its magazines are too small for a profile's prewarming */
         drop_lines(": a magazine holds no more; ");
-    drop_lines(": no libgcc_s.so.1, or "); /* there may be none for this C library */
+    drop_lines(": no libgcc_s.so.1, or "); /* the C library may come without it */
     drop_lines(": Not a directory; nothing is recorded");
     if (hk_os_page_size() == HK_SLICE)
         drop_lines(": the OS pages of this system are larger than its chunks; ");
 }
 
-/* Under this environment a child says `warning` (notes and statistics aside) and has these values.
- */
+/* Fails unless a child with this environment prints `warning`, then these values; notes and
+ * statistics are ignored. */
 static inline void check_environment(char *const *environment, const char *warning,
                                      expected_t *all) {
     char text[8192];
@@ -112,7 +115,7 @@ static inline void check_environment(char *const *environment, const char *warni
     print_expected(text + len, sizeof text - len, all);
     run_with(environment);
     drop_lines("hakmem: note: ");
-    drop_lines("[SS_OS_STATS]"); /* what one of the options is for */
+    drop_lines("[SS_OS_STATS]"); /* HAKMEM_SS_OS_STATS prints it */
     CHECK_TEXT(child.text, text);
 }
 

@@ -1,6 +1,6 @@
-/* Another system, to be preloaded: with HK_PAGE_BYTES one whose OS pages are so large, and as strict about them;
- * with HK_EMULATOR one whose programs run by that command, so that a program can execute itself. It stands before
- * functions of the C library, whose own calls it does not see. Nothing here allocates. */
+/* A preloaded library that imitates another system. HK_PAGE_BYTES: OS pages have that size, and calls that split
+ * such a page are refused. HK_EMULATOR: programs run under that command, so that a program can execute itself. The
+ * library interposes functions of the C library; it does not see the C library's own calls. Nothing here allocates. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ extern char **environ;
 
 enum { REAL_PAGE = 4096 };
 
-/* The loader allocates before there is an environment to ask. */
+/* From /proc: the loader allocates before getenv() works. */
 static size_t read_page_bytes(void) {
     static char text[1 << 17];
     const int fd = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/environ", O_RDONLY | O_CLOEXEC);
@@ -33,7 +33,7 @@ static size_t read_page_bytes(void) {
 }
 
 static size_t page_bytes(void) {
-    static size_t bytes; /* every thread finds the same */
+    static size_t bytes; /* threads may race to set it: to the same value */
     if (bytes == 0)
         bytes = read_page_bytes();
     return bytes;
@@ -41,7 +41,7 @@ static size_t page_bytes(void) {
 
 static size_t whole(size_t bytes) { return (bytes + page_bytes() - 1) & ~(page_bytes() - 1); }
 
-/* False, as the system says it, where p is not the start of an OS page. */
+/* Whether p is the start of an OS page; if not, sets errno to EINVAL, as the system does. */
 static bool starts_page(const void *p) {
     const bool is = ((uintptr_t)p & (page_bytes() - 1)) == 0;
     if (!is)
@@ -53,7 +53,8 @@ static char *real_mmap(void *p, size_t n, int protection, int flags, int fd, off
     return (char *)syscall(SYS_mmap, p, n, protection, flags, fd, offset);
 }
 
-/* Takes more than asked for, gives the ends back, and maps there: a file begins where the mapping does. */
+/* Reserves a longer range, unmaps its ends, and maps at the aligned address in between: a file's mapping cannot be
+ * trimmed at its start, because the file must begin where the mapping does. */
 static char *map_aligned(size_t n, int protection, int flags, int fd, off_t offset) {
     const size_t more = n + page_bytes() - REAL_PAGE;
     char *p = real_mmap(NULL, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -100,7 +101,7 @@ void *mremap(void *p, size_t n, size_t new_n, int flags, ...) {
     return (void *)syscall(SYS_mremap, p, whole(n), whole(new_n), flags, to);
 }
 
-/* A page is there if a part of it is. */
+/* A page is resident if any real page of it is. */
 int mincore(void *p, size_t n, unsigned char *pages) {
     if (!starts_page(p))
         return -1;
@@ -138,7 +139,7 @@ static long real_syscall(long number, long a, long b, long c, long d, long e, lo
     return -1;
 }
 
-/* What tells of pages of the real size is not to be had. */
+/* Refuses /proc/.../pagemap, which has an entry for each page of the real size. */
 long syscall(long number, ...) {
     long given[6];
     va_list list;
@@ -171,7 +172,7 @@ int getpagesize(void) { return (int)page_bytes(); }
 
 enum { MOST_WORDS = 32, MOST_SETTINGS = 1000 };
 
-/* Whatever the new program's environment, it runs on this system too. */
+/* Copies `environment` to `to` and adds this library's variables: the new program runs on the same imitated system. */
 static void add_ours(char **to, char *const *environment) {
     static const char *const ours[] = {"LD_PRELOAD=", "HK_PAGE_BYTES=", "HK_EMULATOR="};
     char **const most = to + MOST_SETTINGS;

@@ -1,7 +1,7 @@
-"""Holds what the built library exports to the list beside this file (docs/versioning.md).
+"""Compares what the built library exports with the list beside this file (docs/versioning.md).
 
-A name that is gone, or that became another kind, breaks programs; one that is new is promised from
-now on, and has to be meant. Exit code 0: as listed; 1: not, and what to do.
+A name that disappears or changes its kind breaks programs; a new name is a promise from now on and
+must be intended. Exit code 0: as listed; 1: not as listed, with what to do.
 """
 
 import sys
@@ -24,7 +24,7 @@ def differences(is_now: set[str], promised: set[str]) -> list[str]:
 
 
 def self_test() -> None:
-    """A name that is gone, one that is new, and one of another kind are each found."""
+    """A missing name, a new name and a name of another kind are each found."""
     said = "0000000000006900 T malloc\n0000000000006980 W free\n0000000000007000 D hak_data\n"
     good = {"function malloc", "function free", "data hak_data"}
     assert differences(exported(said), good) == []

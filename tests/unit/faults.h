@@ -1,4 +1,4 @@
-/* A guarded process, and children that end by what the guard finds. */
+/* Makes the process a guarded one, and checks the report with which the guard ends a child. */
 #pragma once
 
 #include "backend/limit.h"
@@ -22,7 +22,7 @@ static inline void guard(void) {
     CHECK(hk_guarded());
 }
 
-/* fn(argument) ends by SIGABRT, having said so much, among else which pointer. */
+/* Fails unless fn(argument), run in a child, aborts and its output begins with `said`. */
 static inline void check_fault(void (*fn)(void *), void *argument, const char *said) {
     static child_t child;
     child_run(&child, fn, argument);
@@ -33,7 +33,7 @@ static inline void check_fault(void (*fn)(void *), void *argument, const char *s
     CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
 }
 
-/* From now on large blocks are fenced, or are not. */
+/* Switches fences for large blocks on or off; the guard's settings are read-only otherwise. */
 static inline void set_fences(bool on) {
     const bool is_kept = hk_os_page_size() == sizeof hk_guard_page;
     CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ_WRITE));
@@ -53,5 +53,5 @@ static inline void resize_it(void *p) { hidden(hak_realloc(p, 5000)); }
         check_fault(fn, p, line);                                                                  \
     } while (0)
 
-/* What is held but for headers of fenced blocks, which stay. */
+/* Bytes held, without the headers of fenced blocks, which are never given back. */
 static inline size_t held_but_headers(void) { return hk_held() - hk_own_written(); }

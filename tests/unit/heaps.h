@@ -1,4 +1,5 @@
-/* Heaps of a test's own, which no thread serves, and each slab's equation. */
+/* For tests with heaps of their own, which belong to no thread: taking blocks, and checking each
+ * slab's equation. */
 #pragma once
 
 #include "backend/heap.h"
@@ -19,12 +20,13 @@ static inline void check_slab(const hk_slab_t *slab, unsigned held) {
     }
     CHECK_EQ(hk_load_relaxed(&slab->free), free);
     CHECK_EQ(free + remote + held, c->blocks);
-    /* listed exactly while it has free blocks; remote bits never without a pending entry */
+    /* a slab is listed exactly while it has free blocks; with remote bits it is always pending */
     CHECK_EQ(slab->listed, free != 0);
     CHECK(remote == 0 || hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
 }
 
-/* Takes exactly n blocks in batches; within a batch the lowest address comes last. */
+/* Takes exactly n blocks in batches; fails unless a batch's addresses descend within
+ * each slab. */
 static inline void take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
     for (unsigned have = 0; have < n;) {
         unsigned want = (unsigned)hk_min(BATCH, n - have);

@@ -1,4 +1,5 @@
-/* The equation of what is held (backend/limit.h), while nobody else is at work and no block has a mapping of its own. */
+/* Checks the account of bytes held (backend/limit.h). Valid while no other thread allocates and no
+ * block has a mapping of its own. */
 #pragma once
 
 #include "backend/limit.h"

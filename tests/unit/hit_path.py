@@ -1,9 +1,9 @@
 """Counts the instructions of the hit path in the built library, from its disassembly.
 
 A hit runs from the entry of malloc or free to `ret` without taking a conditional branch. The limits
-are what the code has reached with gcc: malloc 16 and free 14 instructions, no call; operator new
-and delete, which have their own copies of it, are held to the same. clang may need two more. Exit
-code 0: within them; 1: not; 77: nothing to check here, and why.
+are what gcc has reached: 16 instructions for malloc and 14 for free, and no call. Operator new and
+delete have copies of this path and the same limits. clang may need two more. Exit code 0: within
+the limits; 1: not; 77: nothing was checked, with the reason.
 """
 
 import argparse
@@ -27,7 +27,7 @@ PREFIXES = {"bnd", "cs", "ds", "data16", "lock", "notrack", "rep", "repz", "repn
 
 
 class NotAHitPathError(Exception):
-    """The listing breaks a rule of the hit path; the text says which and where."""
+    """The listing breaks a rule of the hit path; the message says which rule, and where."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def planted(instructions: list[str]) -> str:
 
 
 def self_test() -> None:
-    """The checker accepts what keeps the rules and refuses each planted violation."""
+    """The checker accepts listings that keep the rules, and refuses each planted violation."""
     filler = ["mov    %rdi,%rax"]
     good = {
         "exactly the limit": [*filler * (OF_MALLOC - 1), "ret"],

@@ -1,7 +1,7 @@
 """Bounds how many names the loader looks up for the built library at each start of a process.
 
-Each takes some six hundred instructions, whether the process ever needs it or not
-(docs/decisions/0023-small-processes.md). Exit code 0: within the bound; 1: not, and what to do.
+Each lookup takes some six hundred instructions, whether or not the process ever uses the name
+(docs/decisions/0023-small-processes.md). Exit code 0: within the bound; 1: not, with what to do.
 """
 
 import argparse
@@ -12,7 +12,7 @@ MOST = 69  # as linked by GNU's tools for x86-64
 
 
 def imported(relocations: str) -> list[str]:
-    """The names in what `readelf --relocs --wide` says, sorted; ValueError if there are none."""
+    """The names in the output of `readelf --relocs --wide`, sorted; ValueError if none."""
     rows = [line.split() for line in relocations.splitlines()]
     names = {row[4].partition("@")[0] for row in rows if len(row) > 4 and row[2].startswith("R_")}
     if not names:
@@ -31,7 +31,7 @@ def complaint(names: list[str], most: int) -> str | None:
 
 
 def self_test() -> None:
-    """A name too many is found, and what has no name is no name."""
+    """One name too many is found; a relocation without a name does not count."""
     said = (
         "    Offset             Info             Type               Symbol's Value  Name + Addend\n"
         "000000000003b000  0000000000000008 R_X86_64_RELATIVE                         e6a0\n"

@@ -1,4 +1,4 @@
-/* How much is in use, for tests that want all of it back. */
+/* How much is in use, for tests that check that all of it comes back. */
 #pragma once
 
 #include <unistd.h>
@@ -11,15 +11,15 @@
 
 /* Bytes of small and large blocks, and of huge ones. */
 static inline size_t in_use_now(void) {
-    hk_lock(&hk_purge_lock); /* claimed blocks are not free */
+    hk_lock(&hk_purge_lock); /* blocks that a purge has claimed do not count as free */
     pool_stats_t pool = pool_stats();
     size_t bytes = pool.active + hk_region_live() - pool.mapped;
     hk_unlock(&hk_purge_lock);
     return bytes;
 }
 
-/* The least that is seen after so many trims, which end at what is expected. A trim passes over a
- * heap that is locked, and a purger of its own accord may hold something back for a moment. */
+/* The least in_use_now() over up to `trims` trims; stops early at `expected`. One trim may not be
+ * enough: it skips a locked heap, and the purger's thread may hold blocks for a moment. */
 static inline size_t in_use_settled(size_t expected, unsigned trims) {
     size_t least = SIZE_MAX;
     for (unsigned i = 0; i < trims && least > expected; i++) {

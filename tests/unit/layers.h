@@ -1,5 +1,5 @@
-/* Switching the observed front by its options, as hak_ctl does, for the tests that go through all
- * sets of layers. */
+/* Switches the layers of the observed front through its options, as hak_ctl does, for tests that
+ * try all sets of layers. */
 #ifndef UNIT_LAYERS_H
 #define UNIT_LAYERS_H
 
@@ -7,7 +7,7 @@
 #include "front/boundary.h"
 #include "observe/plan.h"
 
-/* Makes the front of every thread what the plan says. */
+/* Sets the options so that every thread's front follows the plan. */
 static inline void set_plan(unsigned plan) {
     hk_store_relaxed(&hk_config.no_heapv2, (plan & HK_LAYER_BIT(HK_LAYER_HEAPV2)) == 0);
     hk_store_relaxed(&hk_config.ultrahot, (plan & HK_LAYER_BIT(HK_LAYER_ULTRAHOT)) != 0);

@@ -1,4 +1,4 @@
-/* Limits as a program sets them while it runs. */
+/* Sets options and the memory limit at run time, by hak_ctl. */
 #pragma once
 
 #include "check.h"

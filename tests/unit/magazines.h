@@ -1,4 +1,4 @@
-/* What magazines hold and may hold, read from the threads' records. */
+/* Reads from a thread's record what its magazines hold and may hold, and checks them. */
 #pragma once
 
 #include "check.h"
@@ -15,7 +15,7 @@ static inline void *const *slots_of(const hk_thread_t *thread, unsigned cls) {
     return hk_magazine_slots((hk_thread_t *)(uintptr_t)thread, cls);
 }
 
-/* Blocks in the magazine, read from its slots. */
+/* Counts the blocks in the magazine's slots; fails if the magazine's own count differs. */
 static inline unsigned held(const hk_thread_t *thread, unsigned cls) {
     unsigned n = 0;
     for (void *const *top = hk_load_relaxed(&thread->cache.top[cls]); *top != NULL; top--)
@@ -24,8 +24,8 @@ static inline unsigned held(const hk_thread_t *thread, unsigned cls) {
     return n;
 }
 
-/* Magazines with more than a few slots lie in the record's rest, no two on the same slots, none behind the end, and it
- * is known how many slots they have. */
+/* Fails if magazines of more than HK_FEW slots overlap in the record's rest, exceed it, or do not
+ * add up to its count of slots taken. */
 static inline void slots_are_apart(const hk_thread_t *thread) {
     static _Thread_local uint8_t taken[HK_SLOT_COUNT];
     const hk_thread_rest_t *rest = hk_load_relaxed(&thread->rest);
@@ -45,8 +45,7 @@ static inline void slots_are_apart(const hk_thread_t *thread) {
     CHECK(rest == NULL || rest->taken == all);
 }
 
-/* The bytes of blocks that the thread's magazines may hold, now and later; each bin is checked on
- * the way. */
+/* Bytes of blocks that the thread's magazines have room for; checks each magazine on the way. */
 static inline size_t pinned(const hk_thread_t *thread) {
     size_t bytes = 0;
     slots_are_apart(thread);
@@ -60,7 +59,8 @@ static inline size_t pinned(const hk_thread_t *thread) {
     return bytes;
 }
 
-/* Many blocks in and out, several times: the class's magazine grows as far as it may. */
+/* Allocates and frees many blocks, several times, so that the class's magazine grows to its
+ * limit. */
 static inline void drive(unsigned cls) {
     enum { BLOCKS = 3 * 256 };
     static _Thread_local void *blocks[BLOCKS];

@@ -1,8 +1,8 @@
 """Checks that no two functions that the built library exports share an address.
 
-Tools that replace malloc and its kin (valgrind) or show where a program is tell functions apart by
-their address: of two names at one address they take either, and report a block of operator new as
-freed by free. Exit code 0: each has its own; 1: not.
+Tools that replace malloc and its kin (valgrind), profilers and debuggers identify a function by its
+address. With two names at one address they may take the wrong one, and report that free frees a
+block of operator new. Exit code 0: no address is shared; 1: one is.
 """
 
 import sys
@@ -21,7 +21,7 @@ def shared(said: str) -> list[list[str]]:
 
 
 def self_test() -> None:
-    """Aliases are found, wherever they stand; what is no function does not count."""
+    """Aliases are found at any place in the list; a symbol that is no function does not count."""
     apart = ["0000000000006900 T malloc", "0000000000006980 T free", "0000000000006980 D data"]
     alias = "0000000000006900 T _Znwm"
     weak = "0000000000006980 W cfree@@Base"

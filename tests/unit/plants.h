@@ -1,6 +1,6 @@
-/* The assertions and walkers of a debug build can fail: each plant does something twice, the second time
- * with a corruption or a misuse in it, and the process must end with the assertion that is about it.
- * Without the plant the same steps must pass. */
+/* Proves that the assertions and walkers of a debug build can fail. Each plant runs twice, in
+ * children: the plain steps must pass; with a corruption or misuse planted among them, the process
+ * must end by the expected assertion. */
 #pragma once
 
 #include "base/report.h"
@@ -24,7 +24,7 @@ static inline void run_plant(void *argument) {
     plant->run(plant->planted);
 }
 
-/* Before the first one. */
+/* Stops purging, so that nothing but the plants changes the heap. Call before the first plant. */
 static inline void nobody_else_purges(void) {
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_store_relaxed(&hk_config.region_cache_mb, (uint64_t)64);

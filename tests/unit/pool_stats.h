@@ -1,4 +1,4 @@
-/* What the pool of slices has, counted slab by slab: exact as long as nobody else allocates. */
+/* Statistics of the pool of slices, counted slab by slab: exact while no other thread allocates. */
 #ifndef UNIT_POOL_STATS_H
 #define UNIT_POOL_STATS_H
 
@@ -6,7 +6,7 @@
 
 typedef struct {
     size_t superslabs; /* mapped now */
-    size_t mapped;     /* bytes of them */
+    size_t mapped;     /* bytes of these superslabs */
     size_t carved;     /* bytes of slabs and large runs */
     size_t active;     /* bytes of blocks that are not free in their slab, and of large runs */
     size_t free_dirty; /* bytes of free slices that have memory */

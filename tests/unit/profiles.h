@@ -1,4 +1,4 @@
-/* What a heap profile says of what this program allocates. */
+/* Sums up what a heap profile recorded for the test's own allocations. */
 #pragma once
 
 #include "check.h"
@@ -8,13 +8,14 @@
 #include "os/stack.h"
 #include "profile/sample.h"
 
-/* What is allocated here is counted, by the addresses on its stacks; all else in the process is not. */
+/* Marks a function whose allocations count: they are recognized by return addresses in its section.
+ * Other allocations of the process do not count. */
 #define COUNTED __attribute__((noinline, section("of_the_test")))
 extern const char __start_of_the_test[], __stop_of_the_test[];
 
 COUNTED static void *take(size_t n) {
     void *p = hak_malloc(n);
-    __asm__ volatile("" ::: "memory"); /* or the call is a jump */
+    __asm__ volatile("" ::: "memory"); /* prevents a tail call, which would leave no frame */
     return p;
 }
 
@@ -39,7 +40,7 @@ static inline sums_t add(sums_t sums, const hk_profile_sums_t *more) {
                     sums.bytes + hk_load_relaxed(&more->all_bytes)};
 }
 
-/* In use, or `ever` allocated. */
+/* Sums of what is in use, or of all that was `ever` allocated. */
 static inline sums_t counted(bool ever) {
     sums_t sums = {0};
     for (const hk_profile_stack_t *s = hk_profile_stacks(); s != NULL; s = s->before)
@@ -56,10 +57,12 @@ static inline void expect_exactly(bool ever, uint64_t objects, uint64_t bytes) {
     CHECK_EQ(sums.bytes, bytes);
 }
 
-/* Whether samples lie apart, as at the default rate, and all that is not one goes by hits where it can. */
+/* Whether samples are blocks apart from their class, as at the default rate, so that all other
+ * operations may be hits. */
 static bool apart;
 
-/* From now on one in so many bytes: what a thread has counted down at another rate ends first. */
+/* Samples one in `bytes` bytes from now on. The two large blocks end the countdown that the thread
+ * began at another rate. */
 static inline void sample_one_in(uint64_t bytes) {
     CHECK(hak_ctl("HAKMEM_PROF", "0", NULL, 0) == 0);
     CHECK(hak_ctl("HAKMEM_PROF", "1", NULL, 0) == 0);
@@ -71,11 +74,11 @@ static inline void sample_one_in(uint64_t bytes) {
     hk_profile_start(bytes, 12345);
 }
 
-/* Before the first one; false: there can be none. */
+/* Call before the first profile; false: no stacks can be taken, so no profile is possible. */
 static inline bool can_profile(void) {
     if (!hk_stack_prepare())
         return false;
-    /* the purger's thread would be started, and what that takes counted, by whose turn it is */
+    /* else a counted function might start the purger's thread, whose memory would count too */
     CHECK(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "OFF", NULL, 0) == 0);
     return true;
 }

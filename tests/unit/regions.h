@@ -1,4 +1,4 @@
-/* Ranges as tests take and give them, and whose pages lie in them. */
+/* Takes and gives ranges, and marks their pages, so that a test can tell where each page went. */
 #pragma once
 
 #include "backend/breath.h"
@@ -23,7 +23,8 @@ static inline void give(char *start, size_t units) {
     hk_region_give((hk_range_t){.start = start, .bytes = units * HK_UNIT, .mixed = true});
 }
 
-/* Fills and checks what lies at the start of each OS page: enough to tell whose page it is. */
+/* mark() writes 16 bytes at the start of each OS page, marked() checks them: enough to tell whose
+ * page it is. */
 static inline void mark(char *start, size_t bytes, unsigned char with) {
     for (size_t i = 0; i < bytes; i += hk_os_page_size())
         memset(start + i, with, 16);

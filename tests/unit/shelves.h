@@ -1,4 +1,5 @@
-/* Shelves of one processor, and what lies on them. */
+/* Puts the calling thread into the crowd, with the shelves of one processor, and counts the blocks
+ * on these. */
 #pragma once
 
 #include <sched.h>
@@ -12,7 +13,13 @@ static inline unsigned on_shelves(unsigned cls) {
     return (unsigned)blocks[cls];
 }
 
-/* The calling thread's record; there are many threads, and their shelves are those of one processor. */
+static inline void *crowd_block(hk_thread_t *thread, unsigned cls) {
+    unsigned moved;
+    return hk_crowd_take(thread, cls, &moved);
+}
+
+/* Pins the calling thread to its processor, pretends that threads are many, and returns its
+ * record. */
 static inline hk_thread_t *of_one_processor(void) {
     cpu_set_t one;
     CPU_ZERO(&one);
@@ -20,7 +27,7 @@ static inline hk_thread_t *of_one_processor(void) {
     CHECK(sched_setaffinity(0, sizeof one, &one) == 0);
     hak_free(hak_malloc(64));
     hk_crowds_gather_locked(true);
-    void *p = hk_crowd_take(own_record(), hk_class_of(64)); /* which makes them */
+    void *p = crowd_block(own_record(), hk_class_of(64)); /* creates the shelves */
     CHECK(p != NULL);
     hk_crowd_give(own_record(), hk_class_of(64), p);
     return own_record();
@@ -28,7 +35,7 @@ static inline hk_thread_t *of_one_processor(void) {
 
 static inline void take_all(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
     for (unsigned i = 0; i < n; i++) {
-        CHECK((blocks[i] = hk_crowd_take(thread, cls)) != NULL);
+        CHECK((blocks[i] = crowd_block(thread, cls)) != NULL);
         memset(blocks[i], 1, hk_classes[cls].size);
     }
 }

@@ -1,4 +1,4 @@
-/* All statistics at once, and what holds for them at any time. */
+/* Reads all statistics at once, and checks the equations that hold at any time. */
 #pragma once
 
 #include "check.h"
@@ -42,7 +42,7 @@ static inline void check_equations(const hak_stats_t *s) {
     CHECK_EQ(s->calls, calls);
 }
 
-/* A block each of whose OS pages has memory. */
+/* A block with memory on each of its OS pages. */
 static inline void *touched(size_t n) {
     char *p = hak_malloc(n);
     CHECK(p != NULL);

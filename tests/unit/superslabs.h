@@ -1,5 +1,5 @@
-/* A superslab of the test's own. Where malloc is ours, the process's blocks lie in the same
- * pool. */
+/* A superslab of the test's own. In builds in which hakmem is the process's malloc, its other blocks
+ * lie in the same pool. */
 #ifndef UNIT_SUPERSLABS_H
 #define UNIT_SUPERSLABS_H
 
@@ -13,15 +13,15 @@ static inline bool reads_as(const char *p, size_t bytes, char value) {
     return p[0] == value && memcmp(p, p + 1, bytes - 1) == 0;
 }
 
-/* The runs that stand between the test and its superslab: the pool prefers others to it. */
+/* Runs that the pool served from other superslabs before it came to the test's own. */
 static hk_slab_t *in_the_way[4096];
 static unsigned in_the_way_count;
 
-/* Slice 0 stays a large run of one slice; the other 31 are free. They have been written to, or,
- * with `fresh`, never; and no huge page backs them. */
+/* Returns a run of one slice, slice 0; the other 31 slices are free. These have been written to or,
+ * with `fresh`, never were; no huge page backs them. */
 static inline hk_slab_t *own_superslab(bool fresh) {
     if (fresh)
-        purge_all(); /* nothing is left in the region's cache, which would be dirty */
+        purge_all(); /* a range from the region cache would be dirty */
     hk_slab_t *run = hk_pool_take(HK_SLICES, 0, 1);
     CHECK(run != NULL && run->base != NULL);
     CHECK_EQ(hk_os_advise(run->base, HK_UNIT, HK_NO_HUGE_PAGES), 0);
@@ -30,7 +30,7 @@ static inline hk_slab_t *own_superslab(bool fresh) {
     else
         memset(run->base, 0x5a, HK_UNIT);
     CHECK(hk_pool_resize(run, 1));
-    if (fresh) /* a slice that was in use counts as dirty */
+    if (fresh) /* the slices just freed count as dirty */
         purge_all();
     return run;
 }
@@ -51,7 +51,7 @@ static inline void clear_the_way(void) {
         hk_pool_give(in_the_way[--in_the_way_count]);
 }
 
-/* Advises the system about all of them, as a purge does. */
+/* Advises the system about each range, as a purge does. */
 static inline void advise_each(const hk_os_range_t *ranges, unsigned count, hk_advice_t how) {
     for (unsigned i = 0; i < count; i++)
         CHECK_EQ(hk_os_advise(ranges[i].start, ranges[i].bytes, how), 0);

@@ -1,4 +1,4 @@
-"""What the built library exports, as `nm` says it, and the command line of the checks of that."""
+"""Reads from `nm` what the built library exports; the command line that the checks of it share."""
 
 import argparse
 import subprocess
@@ -9,7 +9,7 @@ KINDS = {"T": "function", "W": "function", "i": "function", "D": "data", "B": "d
 
 
 def read(symbols: str) -> list[tuple[int, str, str]]:
-    """Address, kind and name from what `nm --dynamic --defined-only` says; ValueError if none."""
+    """Address, kind and name from `nm --dynamic --defined-only`; ValueError if there are none."""
     lines = [line.split() for line in symbols.splitlines()]
     found = [
         (int(address, 16), KINDS[kind], name.partition("@")[0])
@@ -23,9 +23,9 @@ def read(symbols: str) -> list[tuple[int, str, str]]:
 def arguments(
     doc: str, self_test: Callable[[], None], *flags: tuple[str, str]
 ) -> argparse.Namespace:
-    """The command line, with what nm says of the library as `symbols`.
+    """The command line, with nm's output for the library as `symbols`.
 
-    Where the self-test is asked for, it runs, and the process ends.
+    With --self-test it runs the self-test and ends the process.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("library", nargs="?", type=Path, help="e.g. build/libhakmem.so")

@@ -1,4 +1,5 @@
-/* Threads that all find no free slices while the system takes its time: one superslab is added, not one for each. */
+/* Several threads find no free slices at once, while mmap is slow. Fails if each of them adds a
+ * superslab, instead of waiting for the first one's. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -8,7 +9,7 @@
 #include "check.h"
 #include "hakmem/hakmem.h"
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* whose mmap is their own */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these intercept mmap */
 
 enum { THREADS = 8, SLOW_US = 20000 };
 static atomic_bool is_slow;

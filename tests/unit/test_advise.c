@@ -1,5 +1,5 @@
-/* Advice to the system about pages: what it does, and that it is given up where the system refuses it again and again, but not
- * for ever. */
+/* Advice to the system about pages: it has its effect; after many refusals in a row it is given up,
+ * until a fork or a trim tries again. */
 #include "backend/advise.h"
 
 #include <errno.h>
@@ -14,7 +14,8 @@
 
 static size_t page;
 
-/* Of each two pages the first goes, and what is locked stays. */
+/* Purges every second page. Fails if a page stays resident that was purged, or if a page goes that
+ * was not, or that is locked; errno must not change. */
 static void pages_are_purged(void) {
     enum { PAGES = 32 };
     static unsigned char resident[PAGES];
@@ -37,7 +38,7 @@ static void pages_are_purged(void) {
     CHECK(hk_os_unmap(p, PAGES * page));
 }
 
-static char *own; /* a page of whoever gives up */
+static char *own; /* the page on which the child that gives up tries advice */
 
 static bool odd_is_refused(hk_advice_t how) {
     const uint64_t before = hk_counted_ever(madvise_other);
@@ -49,23 +50,25 @@ static bool good_is_done(void) {
     return hk_advise(own, page, HK_PURGE) && *own == 0;
 }
 
+/* Refusals only: advice must be given up after more than one of them, and nothing be purged then. */
 static void give_up(void) {
     unsigned most = 0;
     for (; !hk_advice_is_disabled(); most++)
         CHECK(most < 1000 && odd_is_refused(HK_PURGE));
     CHECK(most > 1);
-    CHECK(!odd_is_refused(HK_PURGE) && !good_is_done() && *own == 1); /* nobody asks any more */
+    CHECK(!odd_is_refused(HK_PURGE) && !good_is_done() && *own == 1); /* the system is not asked */
     CHECK_EQ(purge_each(HK_PURGE, false), 0);
 }
 
-/* Locks on memory are not inherited. */
+/* A fork's child inherits no memory locks, so it must try again: its purge must succeed. */
 static void forked(void *unused) {
     (void)unused;
     CHECK(!hk_advice_is_disabled() && good_is_done());
     CHECK(purge_each(HK_PURGE, false) >= (HK_SLICES - 1) * HK_SLICE);
 }
 
-/* Of what is in use it is refused for its own sake: that is counted, and nothing is given up. */
+/* Clearing a locked block: each refusal is counted, but concerns only that block. Fails if advice is
+ * given up for it, or if the block does not read as zero. */
 static void locked_blocks_are_cleared(void) {
     char *p = hk_os_map(HK_UNIT, page);
     CHECK(p != NULL);
@@ -84,7 +87,8 @@ static void locked_blocks_are_cleared(void) {
     CHECK(!hk_advice_is_disabled() && hk_os_unmap(p, HK_UNIT));
 }
 
-/* What lies behind locked memory goes all the same, and is counted once. */
+/* A purge refused for a locked slice must go on behind it, count each byte once, and purge the slice
+ * once it is unlocked. */
 static void locked_slices_stay(void) {
     const hk_slab_t *run = own_superslab(false);
     hk_slab_t *locked = take_in(run, 1, 0), *between = take_in(run, 1, 0);
@@ -101,7 +105,9 @@ static void locked_slices_stay(void) {
     hk_pool_give(between);
 }
 
-/* In a child: what is given up stays so, but for a fork's child and malloc_trim. */
+/* Runs in a child. Advice must not be given up for unmapped memory, for requests about huge pages or
+ * for refusals between successes. Once given up it must stay so, except in a fork's child, for one
+ * call after hk_advice_try_again(), and after a trim. */
 static void try_and_give_up(void *unused) {
     static child_t child;
     (void)unused;
@@ -110,7 +116,7 @@ static void try_and_give_up(void *unused) {
     CHECK(hk_os_unmap(gone, page));
     for (unsigned i = 0; i < 1000; i++) {
         const uint64_t before = hk_counted_ever(madvise_enomem);
-        CHECK(!hk_advise(gone, page, HK_PURGE)); /* says nothing about the system */
+        CHECK(!hk_advise(gone, page, HK_PURGE)); /* unmapped: no reason to give up */
         CHECK_EQ(hk_counted_ever(madvise_enomem), before + 1);
         CHECK(odd_is_refused(HK_NO_HUGE_PAGES));
         CHECK(!hk_advice_is_disabled());
@@ -128,7 +134,7 @@ static void try_and_give_up(void *unused) {
     CHECK_TEXT(child.text, "");
     CHECK_EQ(child.status, 0);
     CHECK(hk_advice_is_disabled());
-    hk_advice_try_again(); /* once */
+    hk_advice_try_again(); /* for one call */
     CHECK(odd_is_refused(HK_PURGE) && hk_advice_is_disabled());
     CHECK(purge_all() >= (HK_SLICES - 1) * HK_SLICE && !hk_advice_is_disabled());
     hk_advice_try_again();
@@ -146,7 +152,7 @@ int main(void) {
     if (is_emulated("the system's refusals"))
         return UNIT_SKIPPED;
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
-    hk_policy_apply(); /* nobody else purges */
+    hk_policy_apply(); /* no other thread purges */
     hak_free(hak_malloc(1));
     page = hk_os_page_size();
     pages_are_purged();

@@ -1,4 +1,5 @@
-/* Files about the process: under which name, in whose place, with which number; and the signals that ask for them. */
+/* Files that the process writes about itself: their names, what they replace, the numbers that they
+ * get in children, and the signals that ask for them. */
 #include "api/asked.h"
 
 #include <dirent.h>
@@ -66,7 +67,7 @@ static int write_file(const char *path, const char *text) {
     return write_file_for(HK_FOR_ALL, path, text);
 }
 
-/* ---- in whose place ---- */
+/* ---- what a file replaces ---- */
 
 static ino_t number_of(const char *path) {
     struct stat file;
@@ -74,6 +75,7 @@ static ino_t number_of(const char *path) {
     return file.st_ino;
 }
 
+/* A file is replaced, not overwritten: a reader that has it open keeps the old one. */
 static void replaces(void *unused) {
     const char *path = in_folder("file");
     (void)unused;
@@ -86,7 +88,8 @@ static void replaces(void *unused) {
     CHECK_EQ(files_in(folder), 1);
 }
 
-/* The folder is another's, or is not to be written to; the file is. */
+/* The folder is not writable, the file is: it must be overwritten in place. A file for the user only
+ * must never be: that is an error. */
 static void writes_in_place(void *unused) {
     const char *path = in_folder("file");
     (void)unused;
@@ -111,7 +114,8 @@ static void check_mode(const char *path, mode_t expected) {
     CHECK_EQ(file.st_mode, S_IFREG | expected);
 }
 
-/* Of a file that is the user's only a link is no way to another one. */
+/* Modes of new files. A link is written through for HK_FOR_ALL; for HK_FOR_THE_USER it must be
+ * replaced, or it could lead the data into another user's file. */
 static void has_its_mode(void *unused) {
     (void)unused;
     umask(0);
@@ -132,6 +136,7 @@ static void has_its_mode(void *unused) {
     CHECK(unlink(in_folder("pipe")) == 0);
 }
 
+/* A file that is a mount point cannot be replaced: it must be written to. */
 static void writes_to_a_mount(void *unused) {
     (void)unused;
     if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) {
@@ -161,12 +166,14 @@ static void in_whose_place(void) {
     CHECK(unlink(in_folder("file")) == 0);
 }
 
-/* ---- with which number ---- */
+/* ---- numbers: of descriptors, and in names ---- */
 
 static int emit_above(int fd, const void *text) {
     return fd > STDERR_FILENO && fcntl(fd, F_GETFD) == FD_CLOEXEC ? emit(fd, text) : EBADF;
 }
 
+/* In a process that has closed descriptors 0 to 2, the file must be written through a higher one; if none
+ * is available, writing fails. */
 static void leaves_numbers_alone(void *unused) {
     (void)unused;
     hk_line_t line = {0};
@@ -180,7 +187,7 @@ static void leaves_numbers_alone(void *unused) {
     for (int fd = 0; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) >= 0)
             _exit(3);
-    setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3}); /* no others are to be had */
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){3, 3}); /* no higher descriptors are available */
     if (hk_asked_file(&line, HK_FOR_ALL, emit_above, "newer") == 0 || fcntl(0, F_GETFD) >= 0)
         _exit(4);
 }
@@ -193,7 +200,8 @@ static void check_number(const char *pattern, bool numbered) {
     CHECK_TEXT(line.text, expected);
 }
 
-/* A child's file has its own number, but for what is not replaced: there what several write comes one after the other. */
+/* In a forked child, a path gets the child's number, unless it is a pipe or device, to which several
+ * processes may write in turn. */
 static void numbers_files(void *unused) {
     (void)unused;
     put_text(in_folder("file"), "");
@@ -224,7 +232,7 @@ static void with_which_number(void) {
     CHECK(unlink(in_folder("file")) == 0);
 }
 
-/* ---- under which name ---- */
+/* ---- names ---- */
 
 static void check_path(const char *pattern, const char *expected) {
     hk_line_t line = {0};
@@ -232,6 +240,8 @@ static void check_path(const char *pattern, const char *expected) {
     CHECK_TEXT(line.text, expected);
 }
 
+/* Relative paths stay relative to the folder of the first hk_path_keep() with a relative path; a %p
+ * in the folder's own name is not replaced. */
 static void keeps_its_folder(void *unused) {
     char name[32], expected[PATH_MAX];
     (void)unused;
@@ -251,7 +261,7 @@ static void keeps_its_folder(void *unused) {
     CHECK(rmdir(in_folder("%p")) == 0);
 }
 
-/* The folder is there no more, or its name is too long: then paths are as they are. */
+/* The folder has been removed: relative paths stay as they are. */
 static void keeps_no_folder(void *unused) {
     (void)unused;
     CHECK(mkdir(in_folder("gone"), 0755) == 0 && chdir(in_folder("gone")) == 0);
@@ -262,7 +272,7 @@ static void keeps_no_folder(void *unused) {
     check_path("x", "x");
 }
 
-/* Switched on while the process runs, where it is then. */
+/* A profile that is switched on at run time is written to the folder of that moment. */
 static void profile_of_its_folder(void *unused) {
     (void)unused;
     CHECK(chdir(folder) == 0);
@@ -285,6 +295,7 @@ static void under_which_name(void) {
 
 static void nothing(void) {}
 
+/* The handler must use the alternate stack and restart interrupted system calls. */
 static void handler_has_its_stack(void *unused) {
     struct sigaction now;
     (void)unused;
@@ -293,9 +304,9 @@ static void handler_has_its_stack(void *unused) {
     CHECK_EQ(now.sa_flags & (SA_ONSTACK | SA_RESTART), SA_ONSTACK | SA_RESTART);
 }
 
-/* ---- what is wrong, in words ---- */
+/* ---- error messages ---- */
 
-/* It may take locks, and allocate: not for who is inside malloc. */
+/* strerror() may take locks and allocate, so code inside malloc must not call it: this one fails. */
 #if defined __GLIBC__ && defined __GLIBC_PREREQ
 #if __GLIBC_PREREQ(2, 32)
 #define HAS_OTHER_WORDS 1
@@ -306,6 +317,7 @@ char *strerror(int error) {
 #endif
 #endif
 
+/* In a child: a peak profile is written amid malloc. */
 static void profile_in_malloc(void) {
     static void *volatile p[8];
     for (unsigned i = 0; i < 8; i++)
@@ -322,6 +334,7 @@ static void profile_that_fails(void *unused) {
     execl("/proc/self/exe", "test_asked", "profile", (char *)NULL);
 }
 
+/* Messages about errors, also those of code inside malloc, must not need strerror(). */
 static void in_words(void) {
 #ifdef HAS_OTHER_WORDS
     CHECK_TEXT(hk_error_text(ENOENT), "No such file or directory");

@@ -1,4 +1,5 @@
-/* Assertions of the boxes below the heaps can fail: locks, options, size classes, the page map, ranges. */
+/* Proves that the assertions of the boxes below the heaps can fail: locks, options, size classes,
+ * the page map, ranges. */
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
@@ -152,7 +153,7 @@ static void block_that_moves_and_is_still_found(bool planted) {
     CHECK(hk_region_move(&range, 2 * HK_UNIT, 2 * HK_UNIT));
 }
 
-/* ---- all of them ---- */
+/* ---- all plants, with the assertions expected ---- */
 
 static const plant_t plants[] = {
     PLANT(lock_given_back_twice, "hk_load_relaxed(&lock->taken) == 1"),

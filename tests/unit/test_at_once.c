@@ -1,4 +1,5 @@
-/* What two threads do at once to one slice, one unit or one block: one of them has done it, and the other one is told. */
+/* Two threads change the same slice, unit or block at once. Exactly one must succeed, and the other
+ * must learn that it did not. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -15,8 +16,8 @@ enum { ROUNDS = 20000, FREES = 5000, MOST_MS = 10000 };
 static cpu_set_t processors;
 static atomic_uint arrived;
 
-/* Fewer where others have the processors, for then each round may wait for one. The first thread says before a round whether
- * it is the last, and the other one hears of it there. */
+/* Rounds to do. On busy processors each round may wait, so after MOST_MS the first thread lowers the
+ * number before a round; the other thread sees it when both meet. */
 static atomic_uint rounds;
 static uint64_t began;
 
@@ -25,7 +26,8 @@ static void end_in_time(unsigned thread, unsigned last) {
         hk_store_seq(&rounds, last);
 }
 
-/* Who waits spins, so that both go on at the same moment; and gives way where there is but one processor. */
+/* A barrier for two. The waiting thread spins, so that both go on at the same moment; it yields now
+ * and then, in case there is only one processor. */
 static void meet(unsigned times) {
     hk_add_seq(&arrived, 1u);
     for (unsigned i = 1; hk_load_seq(&arrived) < 2 * times; i++)
@@ -33,7 +35,7 @@ static void meet(unsigned times) {
             sched_yield();
 }
 
-/* The same; but as one always hears later of it, each goes on after so many steps as chance has it. */
+/* The same, then a random delay: else the thread that waited would always start later. */
 static void meet_by_chance(unsigned times, uint64_t *state) {
     volatile unsigned steps = chance_below(state, 1000);
     meet(times);
@@ -41,7 +43,8 @@ static void meet_by_chance(unsigned times, uint64_t *state) {
         steps--;
 }
 
-/* Each one has its own, where there are two; else one may wait for the other's most of the time. */
+/* Binds each thread to its own processor, if there are two: on one the threads would hardly ever
+ * race. */
 static void go_to_processor(unsigned thread) {
     cpu_set_t own;
     CPU_ZERO(&own);
@@ -76,7 +79,7 @@ static void both(work_t *work, unsigned most) {
 static char *unit;
 static atomic_uint changed, had_before;
 
-/* There and back, from round to round. */
+/* Both threads make the same change, to and fro from round to round; `changed` counts successes. */
 static void change(unsigned thread) {
     static const unsigned kinds[] = {HK_KIND_LARGE, HK_KIND_FREE};
     uint64_t state = thread + 1;
@@ -88,7 +91,7 @@ static void change(unsigned thread) {
     }
 }
 
-/* One finds what both set the round before. */
+/* Both threads set the same owner. Exactly one of them must get the previous round's owner back. */
 static void set_owner(unsigned thread) {
     static char owners[ROUNDS + 1];
     uint64_t state = thread + 1;
@@ -101,7 +104,7 @@ static void set_owner(unsigned thread) {
 }
 
 static void one_changes_the_map(void) {
-    unit = (char *)(uintptr_t)0x30000000000; /* where nobody has anything */
+    unit = (char *)(uintptr_t)0x30000000000; /* addresses that nothing uses */
     CHECK(hk_map_commit(unit, HK_UNIT));
     hk_map_set(unit, 1, HK_KIND_LARGE);
     both(change, ROUNDS);
@@ -130,7 +133,8 @@ static void on_trap(int number) {
     siglongjmp(told, 1);
 }
 
-/* False: it is a double free, or an invalid one where the other thread has gone further. */
+/* Frees the block. False: reported as a double free, or as an invalid one if the other thread's free
+ * was further along. */
 static bool is_freed(unsigned thread, unsigned times, uint64_t *state) {
     if (sigsetjmp(told, 1) != 0)
         return false;
@@ -139,6 +143,7 @@ static bool is_freed(unsigned thread, unsigned times, uint64_t *state) {
     return true;
 }
 
+/* Both threads free the same block; `freed` must grow by one per round. */
 static void free_each(unsigned thread) {
     uint64_t state = thread + 1;
     size_t dirty;
@@ -155,7 +160,7 @@ static void free_each(unsigned thread) {
     }
 }
 
-/* What is said meanwhile nobody wants to read. */
+/* The reports of double frees meanwhile go to /dev/null. */
 static void one_frees(size_t n, unsigned kind) {
     const int said = dup(STDERR_FILENO), nobody = open("/dev/null", O_WRONLY);
     CHECK(said >= 0 && dup2(nobody, STDERR_FILENO) == STDERR_FILENO);
@@ -179,7 +184,7 @@ static void one_frees_a_block(void) {
 
 int main(void) {
     sched_getaffinity(0, sizeof processors, &processors);
-    hk_thread_t *thread = hk_thread_enter(); /* all there is to set up */
+    hk_thread_t *thread = hk_thread_enter(); /* sets hakmem up */
     if (thread != NULL)
         hk_thread_leave(thread);
     one_changes_the_map();

@@ -1,5 +1,6 @@
-/* What the cache of freed ranges keeps of a process that takes and frees in rounds: what it takes again, no more than it once had, and
- * nothing of that where the options or a limit say so. */
+/* The breath of the region cache: for a process that allocates and frees in rounds, the cache must
+ * keep what the next round takes again, but no more than was once in use, and nothing beyond its
+ * bound if the options or a limit forbid it. */
 #include "backend/breath.h"
 
 #include "backend/limit.h"
@@ -19,7 +20,8 @@ static void start(void) {
     CHECK_EQ(hk_breath_now(), 0);
 }
 
-/* One round; what is fresh counts as brought in, as of a block. Returns that. */
+/* Takes and frees one round of ranges. Fresh bytes are counted as touched, as a block's would be;
+ * returns them. */
 static size_t breathe(void) {
     hk_range_t ranges[RANGES];
     size_t fresh = 0;
@@ -34,6 +36,7 @@ static size_t breathe(void) {
     return fresh;
 }
 
+/* Two rounds teach the breath. Fails if a later round needs more than a little fresh memory. */
 static void kept_from_the_third_round_on(void) {
     start();
     for (unsigned round = 0; round < 3; round++) {
@@ -52,16 +55,17 @@ static void has_none(void *unused) {
     CHECK_EQ(hk_breath_now(), 0);
 }
 
-/* A child has shown nothing yet. */
+/* A fork's child starts without a breath: it has taken nothing again yet. */
 static void not_the_parents(void) {
     static child_t child;
-    hak_free(hak_malloc(1)); /* from then on forks are looked after */
+    hak_free(hak_malloc(1)); /* installs the fork handlers */
     CHECK(hk_breath_now() != 0);
     child_run(&child, has_none, NULL);
     CHECK_TEXT(child.text, "");
     CHECK_EQ(child.status, 0);
 }
 
+/* Fails if the cache exceeds its bound or a breath is learned. */
 static void not_kept(void) {
     for (unsigned round = 0; round < 6; round++) {
         breathe();
@@ -70,6 +74,7 @@ static void not_kept(void) {
     CHECK_EQ(hk_breath_now(), 0);
 }
 
+/* Without purging there is no breath, nor without a cache, nor near a limit. */
 static void not_where_nothing_comes_back(void) {
     start();
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);

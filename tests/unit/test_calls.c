@@ -1,4 +1,4 @@
-/* Calls to the system are counted where they are made, each by its kind. */
+/* System calls are counted by kind. Fails if a call is missed, or counted as another kind. */
 #include "base/calls.h"
 
 #include "base/lock.h"
@@ -9,7 +9,8 @@ static uint64_t counts_before[HK_COUNT_COUNT];
 
 static void read_all(void) { memcpy(counts_before, hk_counters, sizeof counts_before); }
 
-/* Since the last time so many calls of a kind were made, and none of another. */
+/* Fails unless exactly n calls of this kind, and none of any other, were counted since the last
+ * check. */
 static void check_made(unsigned kind, uint64_t n) {
     static const unsigned kinds[] = {
 #define HK_CALL_KIND(kind, name, doc) HK_CALL_##kind,
@@ -40,7 +41,7 @@ int main(void) {
     check_made(HK_CALL_mincore, 1);
     CHECK(hk_os_unmap(q, page) && hk_os_unmap(reserved, page));
     check_made(HK_CALL_munmap, 2);
-    CHECK(!hk_os_protect(q, page, HK_READ_WRITE)); /* what is refused is a call too */
+    CHECK(!hk_os_protect(q, page, HK_READ_WRITE)); /* a refused call counts too */
     check_made(HK_CALL_mprotect, 1);
     hk_os_wait(&word, 0, 0);
     hk_os_wake(&word);

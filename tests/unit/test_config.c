@@ -1,7 +1,9 @@
-/* The options: every row of the table with its range and messages, every profile, and what has no effect. */
+/* The options: every row of the table with its range and messages, every profile, misspelled names,
+ * and notes about settings that have no effect. */
 #include "config_child.h"
 
-/* With `entry` as its whole environment a child says `warning` and has `value` for the option. */
+/* Fails unless a child whose whole environment is `entry` prints `warning` and has `value` for the
+ * option. */
 static void check_entry(char *entry, const char *warning, unsigned option, uint64_t value) {
     expected_t all = defaults();
     char *environment[] = {entry, NULL};
@@ -38,7 +40,8 @@ static void check_number(unsigned option, uint64_t least, uint64_t most, const c
         check_refused(option, beyond[i], allowed);
 }
 
-/* Every word is understood; anything else is refused with all of them named, and the nearest. */
+/* Every word is accepted; anything else is refused by a message that lists all words and, except for
+ * switches, the nearest. */
 static void check_words(unsigned option, const char *words) {
     char entry[256], allowed[256];
     const char *word = words;
@@ -52,7 +55,7 @@ static void check_words(unsigned option, const char *words) {
         word += len + 1;
     }
     snprintf(allowed, sizeof allowed, "one of %s is allowed", words);
-    if (words[1] == '|') { /* a switch: no word is near another */
+    if (words[1] == '|') { /* a switch: no nearest word is offered */
         check_refused(option, "", allowed);
         check_refused(option, "3", allowed);
         check_refused(option, "0|1", allowed);
@@ -77,7 +80,7 @@ static void check_left_out(unsigned option) {
 static void check_text_option(unsigned option) {
     char entry[64];
     const char *text = option == HK_OPTION_stats    ? "json:/dev/null"
-                       : option == HK_OPTION_record ? "/dev/null/x" /* else it makes a file */
+                       : option == HK_OPTION_record ? "/dev/null/x" /* cannot be made */
                                                     : "/dev/null";
     expected_t all = defaults();
     char *environment[] = {entry, NULL};
@@ -143,7 +146,7 @@ static void check_overrides(unsigned profile, char *profile_entry) {
     }
 }
 
-/* What `entry` wants of options that this build has left out. */
+/* The warnings for options that the profile in `entry` sets but this build has left out. */
 static void print_left_out(char *out, size_t room, unsigned profile, const char *entry) {
     size_t len = 0;
     *out = '\0';
@@ -186,7 +189,7 @@ static void every_profile(void) {
     }
 }
 
-/* What the profiles are known for, said once more without the table. */
+/* The documented values of the profiles, spelled out: a wrong table would fool the tests above. */
 static void known_profiles(void) {
     static char *const speed[] = {"HAKMEM_PROFILE=speed", NULL};
     static char *const lean[] = {"HAKMEM_PROFILE=lean", NULL};
@@ -257,6 +260,7 @@ static void nearest_profiles(void) {
     check_refused(HK_OPTION_profile, "xyzzy", allowed);
 }
 
+/* Names that are not hakmem's options must cause no warning. */
 static void names_of_others(void) {
     static char *const silent[] = {
         "HAKMEM_BENCH_FAST_MODE=1", "HAKMEM_TEST_ANYTHING=x", "HAKMEM=1",
@@ -265,7 +269,7 @@ static void names_of_others(void) {
         check_entry(silent[i], "", HK_OPTION_COUNT, 0);
 }
 
-/* ---- what has no effect ---- */
+/* ---- settings that have no effect ---- */
 
 typedef struct {
     char *environment[5];
@@ -344,10 +348,10 @@ static void settings_without_effect(void) {
 
 int main(int argc, char **argv) {
     (void)argv;
-    if (argc == 2) { /* as one of the children */
+    if (argc == 2) { /* the process is one of the children */
         print_values();
         fflush(stdout);
-        _exit(0); /* some options have a say at exit */
+        _exit(0); /* without exit handlers, which some options use to print */
     }
     every_row();
     every_profile();

@@ -1,4 +1,5 @@
-/* Where options come from and what becomes of it: HAKMEM_CONFIRM, texts, the cgroup's limit, a setuid program. */
+/* Sources of option values: what HAKMEM_CONFIRM prints about them, copies of texts, calls before the
+ * start, the cgroup's limit, and the environment of a setuid program. */
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -12,6 +13,7 @@ extern char **environ;
 
 /* ---- HAKMEM_CONFIRM ---- */
 
+/* One line per option, in the table's order, with the origins in one column. */
 static void confirmation(void) {
     static char *const environment[] = {"HAKMEM_CONFIRM=1", "HAKMEM_PROFILE=MIXED_TINYV3_C7_SAFE",
                                         "HAKMEM_TCACHE_KB=4096", "HAKMEM_STATS=text:/dev/null",
@@ -46,7 +48,7 @@ static void confirmation(void) {
         CHECK(strstr(child.text, some[i]) != NULL);
 }
 
-/* ---- texts outlive the environment that they came in ---- */
+/* ---- text options are copied: the program may overwrite its environment ---- */
 
 static void overwrite_environment(void) {
     for (char **entry = environ; *entry != NULL; entry++)
@@ -76,9 +78,9 @@ static void texts_are_kept(void) {
     CHECK(strstr(child.text, "HAKMEM_STATS=(none) (default)\n") != NULL);
 }
 
-/* ---- what is set before the start goes before what is read there ---- */
+/* ---- options set before hakmem reads the environment take precedence over it ---- */
 
-#ifdef __GLIBC__ /* elsewhere there is nothing before the constructors */
+#ifdef __GLIBC__ /* other C libraries run nothing before the constructors */
 static void set_early(int argc, char **argv, char **envp) {
     (void)envp;
     if (argc != 2 || strcmp(argv[1], "early") != 0)
@@ -117,6 +119,7 @@ static void set_before_the_start(void) {}
 
 /* ---- the cgroup's limit ---- */
 
+/* The target for a limit must be a 64th of it, from 1 to 64 MiB. */
 static void limits_and_targets(void) {
     static const uint64_t pairs[][2] = {{1, 1},    {63, 1},    {64, 1},    {128, 2},   {640, 10},
                                         {700, 10}, {4096, 64}, {4160, 64}, {65536, 64}};
@@ -124,13 +127,14 @@ static void limits_and_targets(void) {
         CHECK_EQ(hk_config_target_mb(pairs[i][0] * HK_MIB), pairs[i][1]);
 }
 
-/* Turns purging on while the process runs, and looks what the target then is. */
+/* Turns purging on at run time: the target must follow from the cgroup's limit only then, and must
+ * keep a value set by hak_ctl. */
 static void control(void) {
     char text[16];
     CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_TARGET_MB", NULL, text, sizeof text), 0);
     CHECK_TEXT(text, "10");
     CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN", "1", NULL, 0), 0);
-    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_DEFAULT); /* no file is read for nothing */
+    CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_DEFAULT); /* no purging: no file is read */
     CHECK_EQ(hak_ctl("HAKMEM_SS_MEM_LEAN_DECOMMIT", "FREE", NULL, 0), 0);
     CHECK_EQ(hk_option(lean_target_mb), 16);
     CHECK_EQ(hk_option_origin(lean_target_mb), HK_FROM_CGROUP);
@@ -147,7 +151,8 @@ static void exec_controlling(void *environment) {
     _exit(127);
 }
 
-/* A namespace of its own, in which a file system in memory is the cgroups'. */
+/* Enters a mount namespace of its own, with a tmpfs in place of the cgroups that sets a limit of
+ * 1 GiB. False: not permitted. */
 static bool limit_to_a_gigabyte(void) {
     if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
         return false;
@@ -198,7 +203,7 @@ static void cgroup_limits(void) {
     CHECK(WIFEXITED(limited.status) && WEXITSTATUS(limited.status) == 0);
 }
 
-/* ---- a setuid program's environment is its caller's and not to be trusted ---- */
+/* ---- a setuid program must ignore the environment, which its caller controls ---- */
 
 static char setuid_copy[64];
 
@@ -233,7 +238,7 @@ static void setuid_programs(void) {
 }
 
 int main(int argc, char **argv) {
-    if (argc == 2) { /* as one of the children */
+    if (argc == 2) { /* the process is one of the children */
         if (strcmp(argv[1], "print") == 0)
             print_values();
         else if (strcmp(argv[1], "overwrite") == 0)
@@ -243,7 +248,7 @@ int main(int argc, char **argv) {
         else
             control();
         fflush(stdout);
-        _exit(0); /* some options have a say at exit */
+        _exit(0); /* without exit handlers, which some options use to print */
     }
     confirmation();
     texts_are_kept();

@@ -1,4 +1,5 @@
-/* Many threads: those that do little share slabs, and what they free waits on shelves; and what they leave serves who is left. */
+/* The crowd: with many threads, those that do little share slabs, their freed blocks wait on shelves,
+ * and the free blocks that ended threads leave serve the other threads. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -12,7 +13,8 @@
 
 static pthread_barrier_t together;
 
-/* Of the heaps that many threads share, one that nobody is at, as long as there is one. */
+/* hk_crowd() must return a heap whose lock is free, as long as there is one, and stay with the
+ * thread's last one. */
 static void crowds(void *unused) {
     (void)unused;
     hak_free(hak_malloc(64));
@@ -23,7 +25,7 @@ static void crowds(void *unused) {
         CHECK(hk_crowd(thread) == &hk_crowds[i + 1]);
     }
     hk_store_relaxed(&hk_crowds[0].lock.taken, 0u);
-    CHECK(hk_crowd(thread) == &hk_crowds[HK_CROWDS - 1]); /* no need to change */
+    CHECK(hk_crowd(thread) == &hk_crowds[HK_CROWDS - 1]); /* its last one is free */
     hk_store_relaxed(&hk_crowds[HK_CROWDS - 1].lock.taken, 1u);
     CHECK(hk_crowd(thread) == &hk_crowds[0]);
     hk_store_relaxed(&hk_crowds[0].lock.taken, 1u);
@@ -40,8 +42,9 @@ static unsigned give_all(hk_thread_t *thread, unsigned cls, void **blocks, unsig
     return to_slabs;
 }
 
-/* What a crowd's thread frees serves who comes next, up to so much: the rest goes to its slab, as all does in a sparse
- * class, of a large one, and where it is asked for. */
+/* Blocks that a crowd's thread frees stay on the shelf, up to MOST, and serve the next allocations
+ * without a refill. All others go to their slabs: beyond MOST, large ones, those of a sparse class,
+ * and all once hk_crowds_clear() is called. */
 static void shelves(void *unused) {
     enum { N = 100, MOST = HK_HOSTILE ? 2 : 31 };
     static void *blocks[N];
@@ -72,33 +75,33 @@ static void shelves(void *unused) {
     CHECK_EQ(on_shelves(cls), 0);
 }
 
-/* A thread of the crowd goes by its shelf without entering, which is nothing to others: as far as there is something, or room, of
- * small blocks, and as long as it is of the crowd. */
+/* hk_crowd_pop() and hk_crowd_push() serve a thread without entering its record. They must refuse
+ * threads outside the crowd, large blocks, an empty shelf and a full one. */
 static void at_hand(void *unused) {
     static void *blocks[2];
     (void)unused;
     hk_thread_t *thread = of_one_processor();
     const unsigned cls = hk_class_of(64);
-    CHECK(hk_crowd_pop(64) == NULL); /* not of the crowd */
+    CHECK(hk_crowd_pop(64) == NULL); /* the thread is not of the crowd */
     void *p = hak_malloc(64);
     CHECK(!hk_crowd_push(p));
     hk_thread_flush(thread, true);
     hk_magazines_reset(thread);
     thread->magazines[cls].crowd = true;
     hk_crowds_clear();
-    CHECK(hk_crowd_pop(64) == NULL); /* nothing there */
-    CHECK(!hk_crowd_push(p));        /* nor room, until somebody comes */
-    hk_crowd_give(thread, cls, hk_crowd_take(thread, cls));
-    while (hk_crowd_pop(64) != NULL) /* what is lost is so only here */
+    CHECK(hk_crowd_pop(64) == NULL); /* the shelf is empty */
+    CHECK(!hk_crowd_push(p));        /* and has no room before the first visit */
+    hk_crowd_give(thread, cls, crowd_block(thread, cls));
+    while (hk_crowd_pop(64) != NULL) /* leaks these blocks, in this child */
         continue;
     hk_store_relaxed(&hk_heap_threads, HK_MANY_THREADS + 1u);
     hk_alone_look();
-    CHECK(hk_gate_enter(thread)); /* as in a handler that has interrupted the boundary */
+    CHECK(hk_gate_enter(thread)); /* as if in a signal handler that interrupted the boundary */
     hak_free(p);
     CHECK_EQ(on_shelves(cls), 1);
     CHECK(hak_malloc(64) == p && on_shelves(cls) == 0);
     hk_gate_leave(thread);
-    while (hk_crowd_push(p)) /* a block in two places, only here */
+    while (hk_crowd_push(p)) /* puts one block there many times, in this child only */
         continue;
     CHECK_EQ(on_shelves(cls), HK_HOSTILE ? 2 : 31);
     while (hk_crowd_pop(64) != NULL)
@@ -109,12 +112,13 @@ static void at_hand(void *unused) {
     CHECK(hk_crowd_pop(HK_MID_MAX) == NULL && hk_crowd_pop(HK_MID_MAX + 1) == NULL);
 }
 
-/* They are emptied once the threads are few, clearly so, and not again before there have been many. */
+/* The shelves are emptied once no more than three quarters of HK_MANY_THREADS are left, and not again
+ * until threads have been many once more. */
 static void of_few(void *unused) {
     enum { CLEARLY = HK_MANY_THREADS * 3 / 4 };
     (void)unused;
     const unsigned cls = hk_class_of(64);
-    void *p = hk_crowd_take(of_one_processor(), cls);
+    void *p = crowd_block(of_one_processor(), cls);
     hk_crowd_give(own_record(), cls, p);
     const unsigned there = on_shelves(cls);
     CHECK(there != 0);
@@ -122,7 +126,7 @@ static void of_few(void *unused) {
     CHECK_EQ(on_shelves(cls), there);
     hk_crowds_clear_of_few(CLEARLY);
     CHECK_EQ(on_shelves(cls), 0);
-    hk_crowd_give(own_record(), cls, hk_crowd_take(own_record(), cls));
+    hk_crowd_give(own_record(), cls, crowd_block(own_record(), cls));
     hk_crowds_clear_of_few(CLEARLY);
     CHECK_EQ(on_shelves(cls), there);
     hk_crowds_gather_locked(false);
@@ -133,8 +137,8 @@ static void of_few(void *unused) {
 
 /* ---- many threads that come and go ---- */
 
-/* Whether the thread's blocks come from slabs that it shares with others, while so many are there. One that comes and goes begins
- * with what its record was left with. */
+/* Stores whether the thread has slabs of its own, that is, is not of the crowd, while all threads of
+ * alone_of() live. On a record that has seen several threads' ends, magazines are kept as found. */
 static void *live_in_turn(void *alone) {
     const unsigned cls = hk_class_of(64);
     hak_free(hak_malloc(64));
@@ -149,8 +153,8 @@ static void *live_in_turn(void *alone) {
     return NULL;
 }
 
-/* A new thread of many shares slabs; on a record that several have had before it does not, unless very many are
- * there. Returns how many of them do not. */
+/* Starts `count` threads together. Returns how many of them have slabs of their own: none, unless
+ * several threads have had their records before and threads are not very many. */
 static unsigned alone_of(unsigned count) {
     enum { MOST = 128 };
     static bool alone[MOST];
@@ -175,7 +179,7 @@ static void in_turn(void *unused) {
     CHECK_EQ(alone_of(VERY), 0);
 }
 
-/* ---- once they are few again, or others ---- */
+/* ---- threads become few again ---- */
 
 static void count_as(unsigned threads) {
     hk_store_relaxed(&hk_heap_threads, threads);
@@ -187,7 +191,8 @@ static void use(unsigned times, size_t bytes) {
         hak_free(hak_malloc(bytes));
 }
 
-/* Where threads are few who was of the crowd has slabs of its own, and a magazine as any other. */
+/* When threads are few again, a thread of the crowd must get slabs and a full-sized magazine of its
+ * own. */
 static void few_again(void *unused) {
     (void)unused;
     hk_thread_t *thread = of_one_processor();
@@ -205,9 +210,10 @@ static void few_again(void *unused) {
     CHECK(hk_load_relaxed(&hk_slab_of(p)->owner) == &thread->heap);
 }
 
-/* What lies on shelves goes back, too, where it comes out that some have left by the system's call alone. */
+/* A thread that ended by the exit system call alone is noticed later, when plans are set. If threads
+ * are few by then, the shelves must be emptied. */
 static void few_unseen(void *unused) {
-    static hk_thread_t gone; /* zeroed, as a new one */
+    static hk_thread_t gone; /* zeroed, as a new record */
     static _Atomic(hk_tcache_t *) nobodys;
     (void)unused;
     hk_thread_t *thread = of_one_processor();
@@ -217,7 +223,7 @@ static void few_unseen(void *unused) {
     gone.tc = &nobodys;
     hk_unlock(&hk_registry);
     count_as(HK_MANY_THREADS * 3 / 4 + 1);
-    void *p = hk_crowd_take(thread, cls);
+    void *p = crowd_block(thread, cls);
     hk_crowd_give(thread, cls, p);
     CHECK(on_shelves(cls) != 0);
     CHECK(hk_gate_enter(thread));
@@ -233,8 +239,8 @@ static void few_unseen(void *unused) {
 
 enum { VERY_MANY = 300 };
 
-/* Who owns the slab of a block that the thread is handed after so many rounds of 64 blocks, each of which takes it to the boundary
- * ten times or more while its magazine is small. */
+/* The owner of the slab of a block that the thread gets after `rounds` rounds of 64 blocks. While its
+ * magazine is small, a round takes the thread to the boundary at least ten times. */
 static const hk_heap_t *owner_after(unsigned rounds) {
     static _Thread_local void *blocks[64];
     for (unsigned round = 0; round < rounds; round++) {
@@ -253,7 +259,8 @@ static bool is_crowd(const hk_heap_t *heap) {
     return heap >= hk_crowds && heap < hk_crowds + HK_CROWDS;
 }
 
-/* One block of each class, again and again: no magazine that has given way to others loses any. */
+/* Takes and frees one block of each class, again and again. Fails if memory in use grows: a magazine
+ * that gives its place up to others must not lose blocks. */
 static void nothing_is_lost(void) {
     enum { ROUNDS = 100 };
     void *one[HK_CLASS_FIXED];
@@ -268,8 +275,9 @@ static void nothing_is_lost(void) {
     CHECK(pool_stats().active <= first + HK_MIB / 2);
 }
 
-/* Where they are that many a thread has no slab of its own, nor a magazine, whatever it does. It has both once they are not as many, and
- * gives both up when they are again, unless it was said how much a thread may hold. */
+/* With very many threads, even a busy thread has neither slabs nor a magazine of its own. It gets both
+ * when threads are fewer, and gives both up when they are very many again, unless HAKMEM_TCACHE_KB is
+ * set. */
 static void *live_among_very_many(void *last) {
     hak_free(hak_malloc(64));
     const hk_thread_t *own = own_record();
@@ -282,7 +290,7 @@ static void *live_among_very_many(void *last) {
         owner_after(500);
         CHECK(!mag->crowd && mag->capacity != 0);
         hk_store_relaxed(&hk_heap_threads, VERY_MANY);
-        drive(hk_class_of(64)); /* more than the magazine has room for */
+        drive(hk_class_of(64)); /* more blocks than the magazine has room for */
         CHECK(is_crowd(owner_after(1)) && mag->crowd && mag->capacity == 0);
         hk_store_relaxed(&hk_origins[HK_OPTION_tcache_kb], HK_FROM_ENVIRONMENT);
         owner_after(500);
@@ -302,10 +310,10 @@ static void very_many(void *unused) {
     for (unsigned i = 0; i < VERY_MANY; i++)
         CHECK(pthread_join(threads[i], NULL) == 0);
     for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
-        CHECK_EQ(on_shelves(cls), 0); /* since they became few */
+        CHECK_EQ(on_shelves(cls), 0); /* emptied as the threads ended */
 }
 
-/* ---- what many threads leave ---- */
+/* ---- blocks that many threads leave behind ---- */
 
 enum { LEAVERS = 48, LEFT = 24, BYTES = 1024 };
 static void *left[LEAVERS][LEFT];
@@ -321,7 +329,8 @@ static void *leave(void *blocks) {
     return NULL;
 }
 
-/* Half of what they had is freed, and serves those who are left. */
+/* Threads end and leave blocks in shared slabs; half of these are freed. Fails if as many new blocks
+ * need more than two new slices. */
 static void leavers(void *unused) {
     pthread_t threads[LEAVERS];
     const unsigned cls = hk_class_of(BYTES);

@@ -1,5 +1,6 @@
-/* A thread that is stopped at each instruction of a take from a shelf, or of a put, while others go on, or a signal handler does: whatever
- * state the shelf is left in, the next visit to the boundary makes it serve again, and the magazine is what the handler has made of it. */
+/* Interrupts a take from a shelf, or a put, at each instruction, and lets other threads' actions, or a
+ * signal handler, change the shelf there. Whatever state the shelf is left in, the next visit to the
+ * boundary must make it serve again, and a magazine that the handler got must be intact. */
 #include <signal.h>
 #include <ucontext.h>
 
@@ -13,10 +14,10 @@ enum { TRAP_FLAG = 0x100, SIZE = 64, SLOTS = HK_HOSTILE ? 2 : 31, MOST_STEPS = 1
 
 static hk_thread_t *thread;
 static unsigned cls;
-static unsigned stop_after; /* so many instructions */
+static unsigned stop_after; /* in instructions */
 static void (*others)(void);
 static volatile sig_atomic_t is_over;
-static bool is_handled; /* it was stopped */
+static bool is_handled; /* the operation was interrupted */
 
 static void on_step(int number, siginfo_t *info, void *context) {
     greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
@@ -28,7 +29,7 @@ static void on_step(int number, siginfo_t *info, void *context) {
     *flags = is_over ? *flags & ~(greg_t)TRAP_FLAG : *flags | TRAP_FLAG;
 }
 
-/* ---- what is interrupted, and what others do ---- */
+/* ---- the operations, and what happens meanwhile ---- */
 
 static void *block;
 static void take_one(void) { block = hk_crowd_pop(SIZE); }
@@ -47,25 +48,29 @@ static void fill(unsigned n) {
 }
 static void fill_up(void) { fill(SLOTS); }
 
-/* A handler, whose thread has a magazine from then on. */
+/* As a signal handler that allocates: the thread leaves the crowd and has a magazine from then on. */
 static void leave_crowd(void) {
     hak_free(hak_malloc(SIZE));
     CHECK(thread->magazines[cls].capacity != 0);
 }
 
-/* Where it is empty the next take fetches half of what it has room for, and all but one lies there. */
+/* A take from the empty shelf must fetch blocks for half of its places: it returns one, and the others
+ * lie there. */
 static void check_fetches(void) {
     void *taken[SLOTS + 1];
-    unsigned n = 0;
-    while (on_shelves(cls) != 0)
-        CHECK((taken[n++] = hk_crowd_take(thread, cls)) != NULL);
-    CHECK((taken[n++] = hk_crowd_take(thread, cls)) != NULL);
+    unsigned n = 0, moved;
+    while (on_shelves(cls) != 0) {
+        CHECK((taken[n++] = hk_crowd_take(thread, cls, &moved)) != NULL);
+        CHECK_EQ(moved, 0);
+    }
+    CHECK((taken[n++] = hk_crowd_take(thread, cls, &moved)) != NULL);
+    CHECK_EQ(moved, hk_max(SLOTS / 2, 1));
     CHECK_EQ(on_shelves(cls), hk_max(SLOTS / 2, 1) - 1);
     while (n != 0)
         hk_crowd_give(thread, cls, taken[--n]);
 }
 
-/* Once somebody has brought a block there is room, or it was that block's. */
+/* After one more block came through the boundary, a block that is popped must find its place again. */
 static void check_has_room(void) {
     void *p;
     CHECK(hk_heap_take(&hk_crowds[0], cls, &p, 1) == 1);
@@ -82,7 +87,8 @@ static void check_magazine(void) {
     drive(cls);
 }
 
-/* Of a shelf with so many blocks. */
+/* Interrupts `op` after 0, 1, 2, ... instructions, on a shelf that has `there` blocks, runs `meanwhile`
+ * there, then `check`. */
 static void at_each_step(unsigned there, void (*op)(void), void (*meanwhile)(void),
                          void (*check)(void)) {
     unsigned after = 0;

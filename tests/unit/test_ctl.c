@@ -1,4 +1,4 @@
-/* hak_ctl(): what it answers, what it refuses, and two threads that use it at once. */
+/* hak_ctl(): its answers and refusals, two threads that use it at once, and its use around forks. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -50,7 +50,7 @@ static void refusals(void) {
     CHECK_EQ(hak_ctl(TARGET, "1048577", NULL, 0), EINVAL);
     CHECK_EQ(hak_ctl(TARGET, "-1", NULL, 0), EINVAL);
     CHECK_EQ(hk_option(lean_decommit), HK_DECOMMIT_OFF);
-    /* no room for what was there: nothing is changed and nothing written */
+    /* no room for the old value: nothing is changed and nothing written */
     CHECK_EQ(hak_ctl(TARGET, "5000", NULL, 0), 0);
     memcpy(room, "abc", 4);
     CHECK_EQ(hak_ctl(TARGET, "7", room, sizeof room), ERANGE);
@@ -63,7 +63,7 @@ static void refusals(void) {
     CHECK_TEXT(room, "999");
 }
 
-/* A program's mistakes get an answer. */
+/* Wrong arguments must get an error, not a crash. */
 static void bad_arguments(void) {
     char room[8] = "abc";
     CHECK_EQ(hak_ctl(NULL, NULL, NULL, 0), EINVAL);
@@ -106,8 +106,8 @@ static void every_option(void) {
 enum { CHANGES = 20000, FIRST = 100 };
 static unsigned char seen[FIRST + 2 * CHANGES];
 
-/* Sets each of its numbers once; what was there before must have been set by somebody, and is taken
- * away by nobody else. */
+/* Sets each of its numbers once, and counts the previous values. Fails later if a value was returned
+ * twice, or never: set and get must be one atomic step. */
 static void *change(void *first) {
     for (unsigned i = 0; i < CHANGES; i++) {
         char value[16], before[16];
@@ -133,7 +133,7 @@ static void two_threads(void) {
         CHECK_EQ(seen[i], 1);
 }
 
-/* ---- one thread overtakes another: what holds in the end is what the option says ---- */
+/* ---- one thread overtakes another: the process must end up in the state that the option says ---- */
 
 static void *begin_profile(void *lock) {
     while (lock != NULL && !hk_lock_is_taken(lock))
@@ -143,7 +143,7 @@ static void *begin_profile(void *lock) {
     return NULL;
 }
 
-/* It waits for the lock meanwhile, before or while it begins. */
+/* Switches profiles off while another thread, about to switch them on, waits for `lock`. */
 static void overtaken_at(hk_lock_t *lock) {
     pthread_t other;
     CHECK(pthread_create(&other, NULL, begin_profile, lock) == 0);
@@ -169,8 +169,9 @@ static void overtaken(void) {
     CHECK_EQ(hk_watched(), 0);
 }
 
-/* An end that cannot be told is told later. Until then somebody counts down to the next sample, or each block would be one, and
- * lie apart. */
+/* While a fork prevents it from telling the threads, the end of a profile must be applied later. Until
+ * then they must still count down to the next sample, or each block would be one, apart from its
+ * class. */
 static void ends_later(void) {
     enum { BLOCKS = 100 };
     void *blocks[BLOCKS];
@@ -179,10 +180,12 @@ static void ends_later(void) {
         return;
     begin_profile(NULL);
     CHECK_EQ(hk_watched(), HK_WATCHED_SAMPLES);
-    hk_store_relaxed(&hk_fork_waits, true); /* nobody can enter */
+    hk_store_seq(&hk_forking, true); /* as during a fork: no thread can enter its record */
+    hk_store_relaxed(&hk_fork_waits, true);
     CHECK_EQ(hk_config_control("HAKMEM_PROF", "0", NULL, 0), 0);
     CHECK(!hk_profile_apply());
     hk_store_relaxed(&hk_fork_waits, false);
+    hk_store_seq(&hk_forking, false);
     CHECK_EQ(hk_watched(), HK_WATCHED_SAMPLES);
     for (unsigned i = 0; i < BLOCKS; i++) {
         blocks[i] = hak_malloc(100);
@@ -195,7 +198,7 @@ static void ends_later(void) {
     CHECK_EQ(hk_watched(), 0);
 }
 
-/* A child of a process that forks amid changes can make its own. */
+/* In the child of a fork during another thread's change: a change must not hang (alarm) or be lost. */
 static void child_changes(void *unused) {
     (void)unused;
     alarm(200);
@@ -214,7 +217,7 @@ static void *change_on_and_on(void *unused) {
 static void forks_amid_changes(void) {
     static child_t child;
     pthread_t thread;
-    hak_free(hak_malloc(100)); /* from then on forks are looked after */
+    hak_free(hak_malloc(100)); /* installs the fork handlers */
     CHECK(pthread_create(&thread, NULL, change_on_and_on, NULL) == 0);
     for (unsigned i = 0; i < 200; i++) {
         child_run(&child, child_changes, NULL);
@@ -226,8 +229,8 @@ static void forks_amid_changes(void) {
 }
 
 #ifdef __GLIBC__
-/* Handlers that were there before hakmem's: they run while that holds the other threads. musl has no such
- * section. */
+/* Fork handlers registered before hakmem's run while hakmem holds the other threads: hak_ctl must
+ * return EBUSY there, not deadlock. Without .preinit_array (musl) none can be registered earlier. */
 static bool set_in_handlers;
 static unsigned refused;
 
@@ -239,16 +242,20 @@ static void set(void) {
     refused++;
 }
 
-/* Another thread, for which a handler waits: it is told the same, though the fork has no end before that. */
+/* Another thread, for which a fork handler waits, must get EBUSY too: if it waited for the fork's end,
+ * neither would go on. */
 static atomic_bool ready, lasts, told;
+
+static void hear_nothing(size_t wanted, void *unused) { (void)wanted, (void)unused; }
 
 static void *ask(void *unused) {
     hak_stats_t stats = {.size = sizeof stats};
-    hak_free(hak_malloc(100)); /* it has a gate to be held at */
+    hak_free(hak_malloc(100)); /* gets a record, whose gate the fork holds */
     for (ready = true; !lasts;)
         usleep(1000);
     CHECK_EQ(hak_ctl(TARGET, "4", NULL, 0), EBUSY);
     CHECK(hak_stats_get(&stats) == -1 && errno == EBUSY);
+    CHECK(hak_limit_on_reached(hear_nothing, NULL) == -1 && errno == EBUSY);
     if (!HK_FAST) {
         CHECK_EQ(hk_config_control("HAKMEM_PROF", "1", NULL, 0), 0);
         CHECK(!hk_profile_apply());
@@ -275,6 +282,7 @@ static void count_refusals(void *unused) {
     CHECK_EQ(refused, 2);
 }
 
+/* Both threads must be refused in all handlers, and hak_ctl must work again after the fork. */
 static void not_in_a_fork_handler(void) {
     static child_t child;
     pthread_t other;
@@ -290,7 +298,7 @@ static void not_in_a_fork_handler(void) {
     CHECK(pthread_join(other, NULL) == 0);
     if (HK_FAST)
         return;
-    begin_profile(NULL); /* which could not be told meanwhile */
+    begin_profile(NULL); /* the threads could not be told of it during the fork */
     CHECK(hk_watched() != 0);
     CHECK_EQ(hak_ctl("HAKMEM_PROF", "0", NULL, 0), 0);
     CHECK_EQ(hk_watched(), 0);

@@ -1,5 +1,5 @@
-/* How much free memory may stay beside the target: breath, learned from the second
- * round and faded by quiet. */
+/* How much free memory may stay on top of the target: the breath, which the second round of taking and
+ * freeing teaches, and which fades without new rounds. */
 #include "backend/demand.h"
 
 #include "check.h"
@@ -7,11 +7,12 @@
 #define TARGET (10 * HK_MIB)
 #define ROUND (90 * HK_MIB)
 
-/* What may stay when a process that has brought in so much has freed all of it. */
+/* Bytes that may stay free at `now`, after the process has brought in `touched` bytes in all. */
 static size_t allows(hk_demand_t *demand, uint64_t touched, uint64_t now) {
     return hk_demand_allows(demand, touched, TARGET, now);
 }
 
+/* Memory that was brought in but never given back must not raise what may stay. */
 static void a_peak_is_no_breath(void) {
     hk_demand_t demand = {0};
     CHECK_EQ(allows(&demand, 0, 1), TARGET);
@@ -19,8 +20,8 @@ static void a_peak_is_no_breath(void) {
     CHECK_EQ(allows(&demand, 500 * HK_MIB, 3), TARGET);
 }
 
-/* Rounds of ROUND bytes, one a second: given back after the first and the second, kept from the
- * third on. */
+/* Rounds of ROUND bytes, one a second: freed memory must go back after the first and the second, and
+ * stay from the third on. */
 static void the_second_round_shows_it(void) {
     hk_demand_t demand = {0};
     uint64_t touched = ROUND, now = 1000;
@@ -34,7 +35,7 @@ static void the_second_round_shows_it(void) {
     CHECK_EQ(allows(&demand, touched, now + 2000), TARGET + ROUND); /* nothing new was brought in */
 }
 
-/* However often it is asked for meanwhile. */
+/* The same question asked again must get the same answer, and change nothing. */
 static void asking_adds_nothing(void) {
     hk_demand_t demand = {0};
     hk_demand_given(&demand, ROUND, ROUND, 1000);
@@ -46,7 +47,7 @@ static void asking_adds_nothing(void) {
     CHECK_EQ(allows(&demand, touched + HK_MIB, 1004), TARGET + 2 * HK_MIB);
 }
 
-/* What grows is no breath: no more can be taken again than was given back. */
+/* A growing process gives back little: its breath must not exceed the bytes that it gave back. */
 static void growth_is_no_breath(void) {
     hk_demand_t demand = {0};
     hk_demand_given(&demand, ROUND, HK_MIB, 1000);
@@ -57,7 +58,8 @@ static void growth_is_no_breath(void) {
     }
 }
 
-/* Nor is what grows amid a pass that of it which is given back only behind that. */
+/* Bytes that one pass gives back after the process has grown (hk_demand_given_more()) must not make
+ * that growth look like memory taken again. */
 static void growth_amid_a_pass_is_no_breath(void) {
     hk_demand_t demand = {0};
     hk_demand_given(&demand, ROUND, HK_MIB, 1000);
@@ -65,10 +67,11 @@ static void growth_amid_a_pass_is_no_breath(void) {
     CHECK_EQ(demand.given, 31 * HK_MIB);
     hk_demand_given(&demand, ROUND + 20 * HK_MIB, HK_MIB, 1001);
     CHECK_EQ(demand.once, HK_MIB);
-    hk_demand_given(&demand, ROUND + 50 * HK_MIB, HK_MIB, 1002); /* but what comes behind it is */
+    hk_demand_given(&demand, ROUND + 50 * HK_MIB, HK_MIB, 1002); /* later growth counts */
     CHECK_EQ(demand.once, 30 * HK_MIB);
 }
 
+/* Without a new round, the breath must halve every HK_DEMAND_MS. */
 static void quiet_fades_it(void) {
     hk_demand_t demand = {0};
     uint64_t touched = ROUND, now = 1000;
@@ -80,7 +83,7 @@ static void quiet_fades_it(void) {
     CHECK_EQ(allows(&demand, touched, now + 100 * HK_DEMAND_MS), TARGET);
 }
 
-/* A round a minute later is a first one again, or nearly so. */
+/* Rounds a minute apart must count as first ones, or nearly so. */
 static void slow_rounds_do_not_count(void) {
     hk_demand_t demand = {0};
     uint64_t touched = ROUND, now = 1000;
@@ -90,7 +93,8 @@ static void slow_rounds_do_not_count(void) {
     }
 }
 
-/* What stays away costs nothing; what is taken again is worth its time. */
+/* Credit for giving back old memory: it grows with time up to its bound, and memory that is taken
+ * again uses it up. */
 static void what_is_taken_again_is_on_credit(void) {
     hk_credit_t credit = {0};
     CHECK_EQ(hk_credit_allows(&credit, 0, 8), 2 * HK_MIB);

@@ -1,4 +1,5 @@
-/* The system that elsewhere.c stands for, where it is preloaded: what it says, and what it refuses. */
+/* Checks elsewhere.c, which imitates a system with larger OS pages when preloaded: its page size, its
+ * mappings and its refusals. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -8,7 +9,8 @@
 #include "hakmem/hakmem.h"
 #include "os/os.h"
 
-/* Wherever the real system's next place is, a file's mapping starts on a page, with the file's beginning. */
+/* A mapped file must begin on one of the larger pages, wherever the real system would put it next, and
+ * show the file's beginning. */
 static void test_files(size_t page) {
     const int fd = open("/proc/self/exe", O_RDONLY);
     for (unsigned i = 0; i < 64; i++) {
@@ -32,7 +34,7 @@ int main(void) {
     CHECK(p != NULL && hk_is_aligned((uintptr_t)p, page));
     CHECK(munmap(p + page / 2, page) == -1 && errno == EINVAL);
     CHECK(madvise(p + page / 2, page, MADV_DONTNEED) == -1 && errno == EINVAL);
-    /* half of a page is all of it */
+    /* advice about half of a page affects all of it */
     p[page - 1] = 1;
     CHECK(madvise(p, page / 2, MADV_DONTNEED) == 0 && p[page - 1] == 0);
     CHECK(hk_os_unmap(p, 4 * page));

@@ -1,5 +1,5 @@
-/* The emergency heap: each block lies in a mapping of its own, all of it, aligned as asked for, which counts as long as the
- * block is there. */
+/* The emergency heap: each block has an aligned mapping of its own, which counts as held while the
+ * block lives, and which its free unmaps without trusting the block's contents. */
 #include "front/emergency.h"
 
 #include "backend/limit.h"
@@ -7,7 +7,7 @@
 #include "check.h"
 #include "front/thread.h"
 
-/* Also where there is nothing to lie there. */
+/* One block's life; n may be 0. Fails if the account of held bytes is not back where it was. */
 static void block_of(size_t n, size_t align) {
     const size_t held = hk_held(), singles = hk_singles().bytes;
     char *p = hk_emergency_alloc(n, align);
@@ -28,7 +28,7 @@ static void block_of(size_t n, size_t align) {
 static void free_it(void *p) { hk_emergency_free(p); }
 static void ask_size(void *p) { hk_emergency_usable(p); }
 
-/* With what once described a block, and says more: a neighbour's mapping. */
+/* Forges a descriptor at the start of the slice, which claims the next block's mapping too. */
 static void forge(char *p) {
     char *slice = (char *)((uintptr_t)p & ~(uintptr_t)(HK_SLICE - 1));
     const size_t forged[] = {(size_t)slice, (size_t)(p - slice) + 4 * HK_SLICE,
@@ -36,6 +36,7 @@ static void forge(char *p) {
     memcpy(slice, forged, sizeof forged);
 }
 
+/* Freeing an address inside the block, or asking for its size, must abort. */
 static void check_inside(char *p, size_t usable) {
     for (size_t at = 64; at < usable; at = at < HK_SLICE ? at * 4 : at + HK_SLICE) {
         if (hk_map_kind(p + at) != HK_KIND_EMERGENCY)
@@ -45,7 +46,8 @@ static void check_inside(char *p, size_t usable) {
     }
 }
 
-/* Nothing that is written into a block makes its free take more than the block, wherever blocks lie side by side. */
+/* Blocks lie side by side. Whatever is written into one, its free must not unmap the next one: the
+ * memset would crash. */
 static void only_itself_goes(size_t n) {
     enum { BLOCKS = 16 };
     char *blocks[BLOCKS];
@@ -69,7 +71,7 @@ static void only_itself_goes(size_t n) {
 }
 
 int main(void) {
-    hk_thread_t *thread = hk_thread_enter(); /* all there is to set up */
+    hk_thread_t *thread = hk_thread_enter(); /* sets hakmem up */
     if (thread != NULL)
         hk_thread_leave(thread);
     static const size_t sizes[] = {0, 1, 100, HK_SLICE - 1, HK_SLICE, HK_SLICE + 1, 300000};

@@ -1,5 +1,5 @@
-/* Front metrics: the totals are exactly what was done, in every set of layers, across threads and
- * their ends; a fork's child starts anew; the CSV at exit says the same. */
+/* Front metrics: the totals must equal the calls made, with every set of layers, across threads and
+ * their ends; a fork's child starts at 0; the CSV at exit shows the same totals. */
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -10,18 +10,18 @@
 
 enum { ALL_LAYERS = HK_LAYER_BIT(HK_LAYER_HEAP) - 1 };
 
-/* What a piece of work did, or what the counters say, per band. */
+/* Calls per band: made by a piece of work, or counted. */
 typedef struct {
     uint64_t mallocs[HK_BAND_COUNT], frees[HK_BAND_COUNT];
 } tally_t;
 
-/* One size of each class. */
+/* A size that the class serves. */
 static size_t size_of(unsigned cls) { return hk_classes[cls].size - cls % 3; }
 
 enum { HELD = 150 };
 
-/* As many blocks in and out as `rounds` says, of all classes; magazines and layers run empty and
- * full. */
+/* Allocates and frees blocks of one class per round, so many that magazines and layers run empty and
+ * full; adds the calls to the tally. */
 static void work(unsigned rounds, tally_t *tally) {
     static _Thread_local void *blocks[HELD];
     for (unsigned round = 0; round < rounds; round++) {
@@ -42,7 +42,7 @@ static hk_metrics_sum_t now(void) {
     return sum;
 }
 
-/* The layers that serve the band in this plan, first to last, the heap at the end. */
+/* Lists the layers that serve the band under this plan, first to last, the heap at the end. */
 static unsigned way(unsigned plan, unsigned band, hk_layer_t *out) {
     unsigned n = 0;
     for (hk_layer_t layer = 0; layer < HK_LAYER_HEAP; layer++)
@@ -57,8 +57,8 @@ static uint64_t since(const hk_metrics_sum_t *a, const hk_metrics_sum_t *b, hk_l
     return b->n[layer][band][event] - a->n[layer][band][event];
 }
 
-/* What the first layer was asked is what was done; what a layer missed, the next was asked; what
- * came to the heap was served; layers that are off counted nothing. */
+/* The first layer must have counted all calls, each next one the misses of the one before, and the heap
+ * must have missed none; layers that are off must have counted nothing. */
 static void check_band(const hk_metrics_sum_t *a, const hk_metrics_sum_t *b, unsigned plan,
                        unsigned band, uint64_t mallocs, uint64_t frees) {
     hk_layer_t order[HK_LAYER_COUNT];
@@ -90,7 +90,7 @@ static void check_counted(const hk_metrics_sum_t *before, unsigned plan, const t
 
 /* ---- one thread ---- */
 
-/* Every set of layers; between them, off, nothing is counted. */
+/* Every set of layers; between the sets, with metrics off, nothing must be counted. */
 static void every_set(void) {
     for (unsigned set = 0; set < 1 << 6; set++) {
         unsigned plan = (set & ALL_LAYERS) | HK_PLAN_METRICS;
@@ -118,7 +118,7 @@ static void other_calls(void) {
     set_plan(plan);
     void *p = hak_malloc(100);
     p = hak_realloc(p, 300);
-    p = hak_realloc(p, 310); /* stays */
+    p = hak_realloc(p, 310); /* stays in place: not counted */
     hak_free(p);
     hak_free(hak_calloc(4, 5));
     hak_free(hak_aligned_alloc(64, 64));
@@ -133,14 +133,14 @@ static void other_calls(void) {
 /* ---- threads ---- */
 
 #ifdef __SANITIZE_THREAD__
-enum { LAST_ROUND = 3 }; /* as in test_trap.c */
+enum { LAST_ROUND = 3 }; /* of PTHREAD_DESTRUCTOR_ITERATIONS; see test_trap.c */
 #else
 enum { LAST_ROUND = 4 };
 #endif
 enum { THREADS = 4, ROUNDS = 60 };
 
 static pthread_key_t late;
-static tally_t late_done; /* lock: whoever is past its end does it alone */
+static tally_t late_done; /* lock: late_lock */
 static pthread_mutex_t late_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void late_work(void *left) {
@@ -174,8 +174,8 @@ static void add(tally_t *sum, const tally_t *more) {
     }
 }
 
-/* What first layers were asked while a generation of threads lived and ended, and what these
- * did. */
+/* Runs a generation of threads to their ends. Returns what the first layers counted meanwhile; *done
+ * receives what the threads did. */
 static tally_t generation(unsigned plan, unsigned rounds, tally_t *done) {
     pthread_t ids[THREADS];
     life_t lives[THREADS] = {0};
@@ -203,8 +203,8 @@ static tally_t generation(unsigned plan, unsigned rounds, tally_t *done) {
     return asked;
 }
 
-/* The C library allocates for threads too: always the same, which a generation that does nothing
- * shows. */
+/* Fails if calls of ended threads are missing or counted twice. The C library's own calls for a
+ * generation are always the same, so an idle one shows them. */
 static void threads(unsigned plan) {
     tally_t nothing, done;
     set_plan(plan);
@@ -248,8 +248,8 @@ static void *exit_here(void *unused) {
     exit(0);
 }
 
-/* The program that dumps: so many mallocs and frees of a size that the C library does not use, its
- * process number on stdout, then exit() on a thread that is not the first. */
+/* The program that dumps: makes `mallocs` mallocs and frees of a size that the C library does not use,
+ * prints its process number, and calls exit() on a second thread. */
 static int dumping(const char *mallocs) {
     pthread_t id;
     void *p = NULL;

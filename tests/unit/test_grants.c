@@ -1,4 +1,5 @@
-/* Whether the system would grant so much: it says no of what is too much, and of no other trouble that it has. */
+/* hk_os_grants_*(): ENOMEM and EAGAIN mean that the system would not grant the memory; any other error
+ * says nothing about that and must count as granted. errno must not change. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -6,7 +7,7 @@
 #include "check.h"
 #include "os/os.h"
 
-static int refusal; /* of all mappings that nobody can read; 0: none */
+static int refusal; /* errno of all PROT_NONE mappings; 0: none is refused */
 
 void *mmap(void *p, size_t n, int protection, int flags, int fd, off_t offset) {
     if (refusal != 0 && protection == PROT_NONE) {
@@ -30,6 +31,6 @@ static bool granted(int why_not) {
 
 int main(void) {
     CHECK(granted(0) && !granted(ENOMEM) && !granted(EAGAIN));
-    CHECK(granted(ENFILE) && granted(EPERM)); /* no file for what is shared, a sandbox */
+    CHECK(granted(ENFILE) && granted(EPERM)); /* out of files for shared memory; a sandbox */
     return 0;
 }

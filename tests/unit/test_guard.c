@@ -1,5 +1,5 @@
-/* The guard: what it knows of each block, what it finds and when, and that it goes on where it is told
- * to. The process starts unguarded, so that blocks from before are there too. */
+/* The guard: exact block sizes, what it detects and when, and that the process goes on with
+ * HAKMEM_ON_FAULT=report. The process starts unguarded, so that it has blocks from before the guard. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -10,9 +10,11 @@
 
 /* ---- sizes ---- */
 
-/* Where OS pages are too large for fences, a large block is like any process's. */
+/* Whether the usable size is exactly n. Without fences, where OS pages are too large for them, large
+ * blocks are rounded up as in an unguarded process. */
 static bool is_exact(size_t n) { return hk_guard->fences || (n != 0 && n < HK_MID_MAX); }
 
+/* Each block's usable size must be the bytes asked for, it must read as zero, and be aligned as asked. */
 static void exact_sizes(void) {
     static const size_t sizes[] = {1,      7,       8,    9,     15,    16,     100,
                                    128,    1000,    1024, 4096,  32766, 32767,  32768,
@@ -60,6 +62,8 @@ static void realloc_keeps(void) {
 
 /* ---- zeros ---- */
 
+/* hk_is_zero(), hk_not_zero() and hk_zero() at all lengths and offsets; neighbouring bytes must not
+ * matter or change. */
 static void zeros_are_seen_and_made(void) {
     enum { MOST = 2 * HK_KIB + 320, EDGE = 64, STEP = 61 };
     static _Alignas(16) char at[EDGE + MOST + EDGE];
@@ -81,8 +85,9 @@ static void zeros_are_seen_and_made(void) {
     }
 }
 
-/* ---- what is found ---- */
+/* ---- detection ---- */
 
+/* Frees, size queries and reallocs of freed blocks or inner addresses must be reported at once. */
 static void found_at_once(void) {
     char *p = hak_malloc(40);
     CHECK_FAULT(free_it, p + 8, "invalid free", "");
@@ -99,7 +104,7 @@ static void found_at_once(void) {
     CHECK_FAULT(free_it, p, "double free", ", a block of 50000 bytes");
 }
 
-/* Each byte of the tail, and bytes of every value. */
+/* A change of any byte of the tail, to any of several values, must be reported as an overflow. */
 static void found_in_the_tail(void) {
     for (unsigned n = 1; n < 300; n += 37)
         for (size_t at = n; at < n + 12; at++) {
@@ -125,6 +130,7 @@ static void take_and_free(void *n) {
         hak_free(hidden(hak_malloc(*(size_t *)n)));
 }
 
+/* A write to a freed block must be reported before the block is handed out again. */
 static void found_before_reuse(void) {
     static const size_t at[] = {0, 1, 63, 64, 500, 1023, 1024, 1504, 1535};
     for (unsigned i = 0; i < sizeof at / sizeof at[0]; i++) {
@@ -157,8 +163,8 @@ static void *free_contested(void *unused) {
     return unused;
 }
 
-/* Of two threads that free the same block at once, one is told, whichever block it is; but for large ones that are not
- * fenced, where it may be the end. */
+/* Two threads free the same block at once: exactly one fault must be reported per round. Not for large
+ * blocks without fences, where the race may end the process. */
 static void raced(void *unused) {
     const size_t fenced = hk_guard->fences ? 40000 : 64;
     (void)unused;
@@ -184,7 +190,8 @@ static void raced(void *unused) {
     CHECK(hak_stats_get(&stats) == 0 && stats.faults == ROUNDS);
 }
 
-/* A block of which something was said is left alone. */
+/* With faults only reported, realloc of a freed or unknown pointer must fail with EINVAL, and an
+ * overflow must be reported once: the block is not used again. */
 static void said_once(void *p) {
     hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
     errno = 0;
@@ -193,7 +200,7 @@ static void said_once(void *p) {
     static _Alignas(16) char nobodys[64];
     errno = 0;
     CHECK(hak_realloc(hidden(nobodys + 32), 5000) == NULL && errno == EINVAL);
-    for (size_t n = 900; n <= 9000; n *= 10) { /* what was written beyond a block goes with it */
+    for (size_t n = 900; n <= 9000; n *= 10) { /* the overwritten tail must not be reported again */
         const uint64_t before = hk_counted_ever(faults);
         char *q = hak_malloc(n);
         memset(hidden(q + n), 'x', 100);
@@ -215,8 +222,8 @@ static void reports_and_goes_on(void) {
     CHECK_EQ(child.status, 0);
 }
 
-/* A tail tells its secret: who frees a block clears that too, where it lies behind what is cleared else. (A thread's first
- * free goes another way than the next ones.) */
+/* A free must clear the tail too, from which the secret could be computed, even where it lies behind
+ * the bytes that a free clears otherwise. A thread's first free takes another path than the next. */
 static void *free_two(void *blocks) {
     hak_free(((void **)blocks)[0]);
     hak_free(hidden(hak_malloc(1500)));
@@ -235,9 +242,10 @@ static void no_tail_is_left(void) {
         CHECK(memcmp((char *)hidden(blocks[i]) + 1500, nothing, sizeof nothing) == 0);
 }
 
-/* ---- what was there before, and shadows ---- */
+/* ---- blocks from before the guard, and shadows ---- */
 
-/* Between the guard's start and its own trap a thread goes on as before, also with slabs that are carved meanwhile. */
+/* Between the guard's start and a thread's own trap, the thread allocates unguarded, also from newly
+ * carved slabs. A second free of such a block must be reported all the same. */
 static void begins_beside_others(void *unused) {
     (void)unused;
     void *blocks[8];
@@ -252,7 +260,8 @@ static void begins_beside_others(void *unused) {
     _exit(0);
 }
 
-/* Of a slab that is carved where one from before the guard was, blocks are free that were not known to be. */
+/* A slab is carved where one from before the guard was. Its shadow must be new: only the block just
+ * handed out is in use. */
 static void early_slabs_are_forgotten(void *early) {
     enum { BYTES = 9000 };
     unsigned out = 0;
@@ -270,7 +279,8 @@ static void early_slabs_are_forgotten(void *early) {
 
 enum { DENSE_SLABS = 2 * HK_SLICES };
 
-/* Carves slabs of the class of so many bytes, and gives them back: where their shadows are. */
+/* Carves slabs for blocks of `bytes`, notes where their shadows are, and gives the slabs back. Fails if
+ * a new shadow is not all 0. */
 static void shadows_of(size_t bytes, uintptr_t shadows[DENSE_SLABS]) {
     const unsigned cls = hk_class_of(bytes), blocks = hk_classes[cls].blocks;
     hk_slab_t *slabs[DENSE_SLABS];
@@ -294,7 +304,8 @@ static size_t reach_of(const uintptr_t shadows[DENSE_SLABS]) {
     return last - first;
 }
 
-/* Two superslabs' shadows of a few blocks each fill a page, and where slabs of other classes take turns they serve again. */
+/* Shadows of slabs with few blocks must lie close together, and must be reused when slabs of other
+ * classes take turns: metadata must not grow. */
 static void shadows_lie_close(void) {
     enum { LONG = 8192, SHORT = 64, TURNS = 64 };
     const size_t before = now().metadata;

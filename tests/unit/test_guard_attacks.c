@@ -1,5 +1,6 @@
-/* Ways around the guard: many threads, threads that end, a fork, a tail that was read, a handler in the middle of an allocation, frees of the
- * allocator's own memory, a free in the middle of a realloc, more than can be had, more blocks of no bytes than have a place, blocks without fences. */
+/* Ways around the guard that must fail: by many threads, threads that end, forks, a tail that was read,
+ * a signal handler amid an allocation, frees of the allocator's own memory, a free amid a realloc,
+ * refused memory, more blocks of no bytes than there are places, and blocks without fences. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -25,6 +26,7 @@ static void *idle(void *unused) {
     return unused;
 }
 
+/* With many threads, blocks allocated in a row must not lie side by side. */
 static void *one_of_many(void *unused) {
     char *p[IN_A_ROW];
     unsigned beside = 0;
@@ -71,7 +73,8 @@ static void *takes_many(void *old) {
     return NULL;
 }
 
-/* What a thread has freed waits on when it has ended, for the next one as well: a server has a thread for each connection. */
+/* A block that an ended thread freed must stay in quarantine: the next thread, on the same record, must
+ * not get it soon. A server may start a thread for each connection. */
 static void what_waits_outlives_its_thread(void) {
     pthread_t one;
     void *old;
@@ -79,7 +82,8 @@ static void what_waits_outlives_its_thread(void) {
     CHECK(pthread_create(&one, NULL, takes_many, old) == 0 && pthread_join(one, NULL) == 0);
 }
 
-/* Of others: what the C library asks for when it starts them is its own. */
+/* Adds the bytes in quarantine of other threads than the caller, whose quarantine has the blocks that
+ * the C library freed when it started them. */
 static void add_waiting(hk_thread_t *thread, void *sum) {
     hk_quarantine_t *q = thread != own_record() ? hk_load_relaxed(&thread->quarantine) : NULL;
     for (unsigned cls = 1; cls < HK_CLASS_COUNT && q != NULL; cls++)
@@ -99,7 +103,7 @@ static void *frees_long_ones(void *unused) {
     return unused;
 }
 
-/* But not without bound. */
+/* The quarantines of ended threads must stay within their bound, and a trim must empty them. */
 static void threads_leave_so_much(void) {
     enum { THREADS = 24 };
     const size_t least = 2 * HK_MIB, most = 8 * HK_MIB;
@@ -121,7 +125,8 @@ static void threads_leave_so_much(void) {
     CHECK_EQ(waits, 0);
 }
 
-/* What a thread has left in quarantine is looked at by the next one's end only where that has used the class. */
+/* A thread's end must check the blocks in quarantine of the classes that it used, also those that an
+ * earlier thread left there; classes that it did not use are skipped. */
 static char *freed;
 
 static void *frees_two_sizes(void *unused) {
@@ -152,7 +157,8 @@ static void ends_look_at_what_was_used(void) {
     check_fault(write_between_threads, (void *)LONGER, "hakmem: fatal: write after free: 0x");
 }
 
-/* A handler that ends its thread in the middle of an allocation leaves the next one what it needs. */
+/* A thread ends while its quarantine is closed, as when a signal handler interrupts an allocation and
+ * ends the thread. The record's next thread must get ordinary blocks, not emergency ones. */
 static void *ends_at_a_block(void *unused) {
     hak_free(hak_malloc(BYTES));
     hk_quarantine_close(hk_load_relaxed(&own_record()->quarantine));
@@ -174,7 +180,7 @@ static void a_thread_ends_at_a_block(void) {
 
 /* ---- forks ---- */
 
-/* Of blocks that are there already. */
+/* Prints a hash of the addresses that allocations get, and a random number of the guard. */
 static void say_order(void *unused) {
     enum { BLOCKS = 200 };
     uintptr_t sum = 0;
@@ -187,9 +193,11 @@ static void say_order(void *unused) {
     (void)unused;
 }
 
+/* Two children of the same process must draw different random numbers and get blocks in different
+ * orders. */
 static void children_differ(void) {
     static child_t first, second;
-    for (unsigned i = 0; i < 1000; i++) /* from then on all is there */
+    for (unsigned i = 0; i < 1000; i++) /* so that the children carve no slabs */
         hak_free(hak_malloc(BYTES));
     hk_guard_chance(1);
     child_run(&first, say_order, NULL);
@@ -203,7 +211,8 @@ static void children_differ(void) {
 
 /* ---- tails ---- */
 
-/* Of two places that differ in one bit, the tail at the one does not give that at the other: in how many ways it differs there. */
+/* The tail at one address must not reveal the tail at another that differs in one bit: over many pairs,
+ * the two tails must differ in many ways. */
 static void tails_tell_nothing_of_others(void) {
     enum { PAIRS = 4096, FROM = 4, TO = 30, LEAST = 100 };
     for (unsigned bit = FROM; bit < TO; bit++) {
@@ -228,8 +237,8 @@ static void set_guard(const hk_guard_t *settings) {
     CHECK(!is_kept || hk_os_protect(&hk_guard_page, sizeof hk_guard_page, HK_READ));
 }
 
-/* No part of a tail depends on only some bits of a secret, or those could be guessed by themselves: each byte, and what each two
- * differ by, changes with any bit, whatever the secrets are. */
+/* Each byte of a tail, and the difference of each two bytes, must depend on every bit of the secrets: a
+ * part that depended on a few bits would let these be guessed by themselves. */
 static void tails_take_all_of_the_secrets(void) {
     enum { DRAWS = 32, PLACES = 32, BYTES_OF_A_WORD = 8, LEAST = DRAWS * PLACES / 16 };
     static unsigned changed[3][64][BYTES_OF_A_WORD][BYTES_OF_A_WORD];
@@ -266,7 +275,8 @@ static void tails_take_all_of_the_secrets(void) {
 
 /* ---- handlers ---- */
 
-/* A handler that interrupts its thread at a block gets none that the thread may be about to take, and may free it. */
+/* A signal handler that interrupts its thread amid an allocation must get emergency blocks, which the
+ * thread cannot be about to take, and must be able to free them. */
 static void a_handler_gets_its_own(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
     const uint64_t dice = hk_quarantine_close(thread->quarantine);
@@ -284,14 +294,15 @@ static void a_handler_gets_its_own(void) {
 
 /* ---- the allocator's own memory ---- */
 
-static size_t forged; /* what stands where the C library's allocator has a chunk's size */
+static size_t forged; /* written where the C library's allocator has a chunk's size */
 
 static void forge_and_free(void *p) {
     memcpy((char *)p - sizeof forged, &forged, sizeof forged);
     hak_free(p);
 }
 
-/* Nor is a mapping that goes on into it, as what lies before may say. */
+/* The allocator's own memory must not pass for a chunk of the C library, nor must a mapping whose forged
+ * size reaches into it: its free must be reported. */
 static void own_memory_is_no_chunk(void) {
     const size_t page = hk_os_page_size();
     char *own = hk_meta_alloc(HK_MIB), *fence = own - HK_CACHE_LINE - page; /* by itself */
@@ -301,7 +312,7 @@ static void own_memory_is_no_chunk(void) {
     CHECK_FAULT(ask_size, own + 16, "invalid pointer", "");
     CHECK_FAULT(forge_and_free, (char *)hk_map_leaf(block) + 16, "invalid free", "");
     CHECK(hk_os_protect(fence, page, HK_READ_WRITE));
-#ifdef __GLIBC__ /* another one's chunks are not known */
+#ifdef __GLIBC__ /* chunks of other C libraries are not recognized */
     forged = (2 * page) | 2;
     CHECK_FAULT(forge_and_free, fence + 16, "invalid free", "");
 #endif
@@ -309,14 +320,14 @@ static void own_memory_is_no_chunk(void) {
     hak_free(block);
 }
 
-/* ---- what cannot be had ---- */
+/* ---- refused memory, and blocks of no bytes ---- */
 
 #if HK_DEBUG
 static unsigned waiting(void) {
     return hk_quarantine_count(hk_load_relaxed(&own_record()->quarantine), hk_class_of(BYTES + 1));
 }
 
-/* Who is refused a large block has undone no waiting, and what comes after that is fenced as before. */
+/* A refused large allocation must not empty the quarantine; the next large block must be fenced. */
 static void a_refusal_changes_nothing(void) {
     void *live = hak_malloc(64 * HK_MIB);
     for (unsigned i = 0; i < 4; i++)
@@ -336,7 +347,8 @@ static void a_refusal_changes_nothing(void) {
 }
 #endif
 
-/* Those that have no place are blocks of a class, for mappings are few. */
+/* Blocks of no bytes beyond the number of places must be blocks of a class with a tail, not mappings,
+ * of which there are few. */
 static void blocks_of_no_bytes(void) {
     enum { BLOCKS = 70000, LAST = BLOCKS - 1 };
     static void *p[BLOCKS];
@@ -351,12 +363,14 @@ static void blocks_of_no_bytes(void) {
         hak_free(p[i]);
 }
 
-/* Large blocks without fences read as zero as all do. */
+/* ---- a free amid a realloc ---- */
+
 static char *raced;
 
 static char *page_of(char *p) { return p - (uintptr_t)p % hk_os_page_size(); }
 
-/* Its tail is about to be looked at: what its shadow says has been read, and is to be written. */
+/* The realloc is about to check the tail: it has read the shadow, and not written it yet. Marks the
+ * block as free there, as another thread's free would. */
 static void begin_to_free(int number) {
     const unsigned cls = hk_map_kind(raced);
     _Atomic uint16_t *shadow = hk_shadow_of(raced, cls);
@@ -365,7 +379,8 @@ static void begin_to_free(int number) {
     CHECK(hk_os_protect(page_of(raced + RACED - 1), hk_os_page_size(), HK_READ_WRITE));
 }
 
-/* Another thread's free of a block has said so, and cleared nothing yet, just as this one makes it shorter where it is. */
+/* Another thread's free marks the block as free, but has not cleared it, while this thread shrinks it
+ * in place. The realloc must be reported: else the block would be both free and in use. */
 static void resize_what_is_freed(void *unused) {
     (void)unused;
     raced = hak_malloc(RACED);
@@ -388,6 +403,9 @@ static void resizes_nothing_that_is_freed(void) {
     CHECK(WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGABRT);
 }
 
+/* ---- blocks without fences ---- */
+
+/* Large blocks without fences must read as zero, as all blocks of a guarded process do. */
 static void unfenced(void *unused) {
     enum { LARGE = 100000, ROUNDS = 20 };
     (void)unused;
@@ -409,7 +427,7 @@ int main(void) {
     static child_t child;
     hak_free(hak_malloc(1));
     guard();
-    if (!HK_HOSTILE) /* whose magazines hold too few to have an order */
+    if (!HK_HOSTILE) /* there, magazines hold too few blocks to have an order */
         many_threads();
     what_waits_outlives_its_thread();
     threads_leave_so_much();

@@ -1,5 +1,5 @@
-/* Guarding begins while a superslab is on its way to another thread, and there is no memory for what guards it: it serves
- * as soon as there is. */
+/* The guard starts while a thread maps a superslab, and no memory is left for that superslab's shadows.
+ * Taking a slab must fail then, and must succeed from the same superslab once there is memory. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@ static void begin(void) {
 
 typedef void *map_t(void *hint, size_t bytes, int protection, int flags, int fd, off_t offset);
 
-/* The one that hakmem's calls come to. */
+/* Replaces the mmap that hakmem calls. */
 __attribute__((visibility("default"))) void *mmap(void *hint, size_t bytes, int protection,
                                                   int flags, int fd, off_t offset) {
     static map_t *next;
@@ -30,7 +30,7 @@ __attribute__((visibility("default"))) void *mmap(void *hint, size_t bytes, int 
         errno = ENOMEM;
     void *p = refuses ? MAP_FAILED : next(hint, bytes, protection, flags, fd, offset);
     if (waits && bytes == HK_UNIT && hk_is_aligned((uintptr_t)p, HK_UNIT)) {
-        waits = false; /* no lock is held now */
+        waits = false; /* hakmem holds no lock here */
         begin();
     }
     return p;
@@ -40,8 +40,8 @@ int main(void) {
     enum { SIZE = 64 };
     const unsigned cls = hk_class_of(SIZE);
     hk_slab_t *slab = NULL, *beside = hk_pool_take(HK_SLICES, 0, 1);
-    CHECK(beside != NULL); /* the page map knows the place */
-    purge_all();           /* nothing is cached */
+    CHECK(beside != NULL); /* the page map has a leaf for these addresses */
+    purge_all();           /* nothing is cached, so the next superslab is mapped */
     waits = true;
     while (waits && (slab = hk_pool_take(1, cls, 1)) != NULL)
         continue;

@@ -1,4 +1,5 @@
-/* What a guarded process looks at when it ends no thread changes meanwhile that has not allocated before: it waits. */
+/* A guarded process that ends checks all blocks if no other thread has allocated. Threads that do so for
+ * the first time amid the check must wait: else they would change what is being checked. */
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -7,10 +8,14 @@
 #include "os/os.h"
 #include "policy/look.h"
 
-static char *page;               /* where the look is interrupted */
-static atomic_bool looks;        /* it has been */
-static atomic_uint came, caught; /* how many threads have done something; and by its end */
+/* An access to the page interrupts the check, which sets `looks`. `came`: threads that have done their
+ * work; `caught`: those that have amid the check. */
+static char *page;
+static atomic_bool looks;
+static atomic_uint came, caught;
 
+/* The check has hit the page: gives the other threads 200 ms to do what they must not, then lets it go
+ * on. */
 static void on_look(int number) {
     hk_store_seq(&looks, true);
     for (unsigned i = 0; number == SIGSEGV && i < 200 && hk_load_seq(&came) == 0; i++)
@@ -42,7 +47,7 @@ static void *take_large(void *unused) {
 
 static void *resize(void *block) {
     wait_for_it();
-    block = hak_realloc(block, hk_guard->fences ? 89990 /* where it is */ : 200000);
+    block = hak_realloc(block, hk_guard->fences ? 89990 /* in place */ : 200000);
     hk_add_seq(&came, 1u);
     return block;
 }
@@ -54,7 +59,7 @@ static void *give(void *block) {
     return NULL;
 }
 
-/* As the purger does, which has no record. */
+/* As the purger does, whose thread has no record. */
 static void *purge(void *unused) {
     wait_for_it();
     hk_lock(&hk_look_lock);
@@ -63,7 +68,8 @@ static void *purge(void *unused) {
     return unused;
 }
 
-/* A handler that ends the process does so while a block is half given out, taken back or resized: no fault is told. */
+/* A signal handler ends the process at any moment of an allocation, free or realloc: the check must not
+ * report a fault for a block that is half done. */
 static void finish(int number) {
     (void)number;
     hk_guarded_finish();
@@ -87,7 +93,7 @@ static void at_blocks(void *us) {
 static void at_buffers(void *us) {
     enum { BYTES = 40000 };
     void *buffer = NULL;
-    for (unsigned i = 0; i < 100; i++) /* until most are open */
+    for (unsigned i = 0; i < 100; i++) /* until most freed buffers stay writable */
         hak_free(hak_malloc(BYTES));
     signal(SIGALRM, finish);
     setitimer(ITIMER_REAL, &(struct itimerval){.it_value.tv_usec = *(int *)us}, NULL);
@@ -112,7 +118,7 @@ int main(void) {
     enum { WORKS = sizeof works / sizeof works[0] };
     pthread_t threads[WORKS];
     guard();
-    handlers_end_it(at_blocks); /* before there are threads: all is looked at */
+    handlers_end_it(at_blocks); /* before there are threads: then all blocks are checked */
     handlers_end_it(at_buffers);
     char *small = hak_malloc(100);
     void *blocks[WORKS] = {NULL, NULL, hak_malloc(90000), hak_malloc(80000), hak_malloc(200)};

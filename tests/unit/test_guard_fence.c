@@ -1,4 +1,5 @@
-/* Large blocks of a guarded process: between pages that cannot be touched, described apart, used again, and bounded. */
+/* Fenced blocks, the large blocks of a guarded process: they lie between inaccessible pages, have
+ * sealed headers elsewhere, and are reused within bounds. Also blocks of no bytes. */
 #include "backend/limit.h"
 #include "backend/mappings.h"
 #include "backend/meta.h"
@@ -25,7 +26,8 @@ static void add_bytes(const void *start, size_t bytes, void *sum) {
     *(size_t *)sum += bytes;
 }
 
-/* What describes blocks counts as metadata, by the pages that it lies in; it is held, and stays. */
+/* Headers must count as metadata and as held, by the OS pages that they lie on, and stay when their
+ * blocks are gone. */
 static void headers_count(void) {
     enum { BLOCKS = 300, MOST = 2 * BLOCKS };
     static char *blocks[BLOCKS];
@@ -57,6 +59,7 @@ static void headers_count(void) {
     CHECK(hk_held() - held >= n * page);
 }
 
+/* Freed fenced blocks, and blocks of no bytes, must leave the account of singles. */
 static void fences_go(void) {
     void *nothings[70000];
     hk_singles_t before = hk_singles();
@@ -70,7 +73,7 @@ static void fences_go(void) {
     for (unsigned i = 0; i < 70000; i++) {
         nothings[i] = hak_malloc(0);
         CHECK(nothings[i] != NULL && hak_usable_size(nothings[i]) == 0);
-        if (i < 1000 && hk_guard->fences) /* they count as well, if they have no bytes */
+        if (i < 1000 && hk_guard->fences) /* they count as blocks, without bytes */
             CHECK(hk_singles().blocks == before.blocks + i + 1 &&
                   hk_singles().bytes == before.bytes);
     }
@@ -80,6 +83,7 @@ static void fences_go(void) {
     CHECK_EQ(hk_singles().bytes, before.bytes);
 }
 
+/* The process's mappings at present. */
 static unsigned mappings_there(void) {
     static hk_os_lines_t lines;
     unsigned n = 0;
@@ -90,7 +94,7 @@ static unsigned mappings_there(void) {
     return n;
 }
 
-/* A block takes two mappings, its own and a fence, which is the next block's as well: a fork copies all of them. */
+/* Neighbours must share a fence, so that a block costs about two mappings: a fork copies each. */
 static void fences_are_shared(void) {
     enum { BLOCKS = 300, BYTES = 40000 };
     static char *blocks[BLOCKS];
@@ -107,9 +111,11 @@ static void fences_are_shared(void) {
     hak_trim();
 }
 
+/* Calls so far that map or unmap. */
 static uint64_t mappings(void) { return hk_counted_ever(maps) + hk_counted_ever(munmap); }
 
-/* So many blocks, one after the other, of up to so much less: each reads as zero. Returns how many calls of the system that took. */
+/* Allocates and frees blocks one by one, of n bytes or up to `less` fewer; each must read as zero.
+ * Returns how many calls to map or unmap that took. */
 static uint64_t calls_for(unsigned blocks, size_t n, size_t less) {
     const uint64_t before = mappings();
     for (unsigned i = 0; i < blocks; i++) {
@@ -125,22 +131,24 @@ static uint64_t calls_for(unsigned blocks, size_t n, size_t less) {
     return mappings() - before;
 }
 
-/* Where one has waited, the next one of as many pages is put, or of a few less; and trimming forgets them. What is too large goes
- * back at once. */
+/* A freed block's mapping must be reused for the next block of as many pages or a few fewer, until a
+ * trim. Mappings that are too large must go back at once. */
 static void fences_are_used_again(void) {
     enum { BLOCKS = 200 };
-    /* each that waits is a mapping, of seven calls where the highest gap that it fits in has no place for an aligned one */
+    /* the blocks that wait have to be mapped once, by up to seven calls each, if the system's first choice
+     * cannot be aligned */
     CHECK(calls_for(5 * BLOCKS, 102400, 1000) < 2 * BLOCKS);
     CHECK(calls_for(5 * BLOCKS, 102400, 12000) < BLOCKS);
     CHECK(calls_for(BLOCKS, 1024000, 1000) < BLOCKS / 2);
-    calls_for(BLOCKS, 2 * HK_MIB, 1000); /* until there is room */
+    calls_for(BLOCKS, 2 * HK_MIB, 1000); /* until such blocks may wait */
     CHECK(calls_for(BLOCKS, 2 * HK_MIB, 1000) < BLOCKS / 2);
     CHECK(calls_for(BLOCKS / 10, 4 * HK_MIB, 1000) > BLOCKS / 10);
     hak_trim();
     CHECK(calls_for(1, 102400, 1) > 0);
 }
 
-/* Where hardly two blocks have the same size what has waited is cut, or grows, to fit: the block is zero all over, and ends at its fence. */
+/* If hardly two blocks have the same size, a waiting mapping must be cut or grown to fit. The block must
+ * read as zero and end at its fence. */
 static void sizes_may_differ(void) {
     enum { BLOCKS = 600, LEAST = 100000, RANGE = 400000 };
     const size_t page = hk_os_page_size();
@@ -159,7 +167,8 @@ static void sizes_may_differ(void) {
     hak_trim();
 }
 
-/* Who has much in use, and replaces a part of it again and again, keeps more than who has nothing. */
+/* A process with much in use, which replaces a part of it again and again, must keep more freed blocks
+ * than one with nothing else in use: it must need fewer calls. */
 static void more_in_use_keeps_more(void) {
     enum { USED = 200, REPLACED = 60, ROUNDS = 8, BYTES = 500000 };
     static void *blocks[USED];
@@ -183,7 +192,8 @@ static void more_in_use_keeps_more(void) {
     CHECK(calls[1] < calls[0] / 4 * 3);
 }
 
-/* Memory that is kept counts as held, and as cached; what only waits does not. */
+/* Memory kept for a freed block must count as held and as cached; a block that waits without memory
+ * must not. */
 static void what_is_kept_is_held(void) {
     enum { BYTES = 100000, NO_MORE = 100 * HK_MIB };
     hak_stats_t stats = {.size = sizeof stats};
@@ -194,14 +204,14 @@ static void what_is_kept_is_held(void) {
     hak_free(hak_malloc(BYTES));
     CHECK(held_but_headers() >= held + BYTES);
     CHECK(hak_stats_get(&stats) == 0 && stats.cached >= cached + BYTES);
-    CHECK_EQ(hak_trim(), 1); /* it went */
+    CHECK_EQ(hak_trim(), 1); /* memory went back */
     CHECK_EQ(held_but_headers(), held);
     hak_free(hak_malloc(NO_MORE));
     CHECK_EQ(held_but_headers(), held);
     CHECK(hak_stats_get(&stats) == 0 && stats.cached == cached);
 }
 
-/* At the limit what is kept goes before a block goes without its fences. */
+/* At the limit, kept memory must go back before a block loses its fences. */
 static void the_limit_comes_before(void) {
     enum { BLOCKS = 50, BYTES = 200000, OTHER = 3 * HK_MIB };
     static void *blocks[BLOCKS];
@@ -221,7 +231,8 @@ static void the_limit_comes_before(void) {
     hk_limit_set(0);
 }
 
-/* What can never be had is refused, fences or not, and takes nothing from others. */
+/* Requests that can never be met must be refused without giving kept memory back, and later blocks must
+ * be fenced as before. */
 static void too_much_is_refused(void) {
     static const size_t vast[] = {(size_t)1 << 46, (size_t)1 << 47, (size_t)1 << 50};
     hak_free(hak_malloc(100000));
@@ -237,8 +248,8 @@ static void too_much_is_refused(void) {
 
 static uint64_t protections(void) { return hk_counted_ever(mprotect); }
 
-/* A freed block is closed, but where that is done all the time: there can be so many closings in a row, and one for each millisecond
- * more. Each is a call, and one more to open the block's pages again. */
+/* Freed blocks are made inaccessible (closed), at most IN_A_ROW at once and one more per millisecond.
+ * Each closing is one call, and reopening another: fails if more calls are made, or hardly any. */
 static void closings_are_bounded_by_time(void) {
     enum { BLOCKS = 2000, IN_A_ROW = 64, BYTES = 40960 };
     hak_trim();
@@ -255,7 +266,7 @@ static void closings_are_bounded_by_time(void) {
     CHECK(protections() - before >= IN_A_ROW / 2);
 }
 
-/* What waits has addresses: vast ones do, unless these are limited. */
+/* A vast freed block must wait, which keeps its addresses, unless addresses are limited. */
 static void few_addresses(void) {
     enum { VAST = 100 * HK_MIB };
     for (unsigned bounded = 0; bounded < 2; bounded++) {
@@ -271,7 +282,8 @@ static void few_addresses(void) {
     hk_store_relaxed(&hk_region_bounded, false);
 }
 
-/* A block that grows by a page at a time gets a mapping now and then, and keeps what is in it and its fence. */
+/* A block that grows by a page at a time must move only now and then, and keep its contents, its tail
+ * and a fence. */
 static void grows_where_it_is(void) {
     enum { STEPS = 200, STEP = 4096, FIRST = 70001 };
     unsigned moves = 0;
@@ -301,7 +313,7 @@ static void let_go(void *unused) {
     hak_trim();
 }
 
-/* What describes a block can be written to, and is believed no more then. */
+/* A header that the program has written to, or copied to another place, must not be believed. */
 static void headers_are_sealed(void) {
     char *p = hak_malloc(100000), *other = hak_malloc(100000);
     hk_header_t *header = hk_header_at(p);
@@ -311,7 +323,7 @@ static void headers_are_sealed(void) {
     CHECK_FAULT(free_it, p, "invalid free", "");
     CHECK_FAULT(ask_size, p, "invalid pointer", "");
     header->start -= HK_SLICE;
-    *hk_header_at(other) = *header; /* of another place */
+    *hk_header_at(other) = *header; /* sealed for another address */
     CHECK_FAULT(free_it, other, "invalid free", "");
     hak_free(p);
     header->bytes += HK_SLICE;
@@ -320,7 +332,8 @@ static void headers_are_sealed(void) {
     hak_trim();
 }
 
-/* A block that begins a slice holds anything, also what looks like a header of its own. */
+/* Contents that look like a header must not be taken for one: only the real block may be found inside
+ * the block. */
 static void none_is_found_inside(void) {
     char *p = hak_aligned_alloc(65536, 131072);
     for (size_t at = 1; at < 65536; at += 1000)
@@ -336,7 +349,8 @@ static void none_is_found_inside(void) {
 #if HK_DEBUG
 enum { LARGE = 300000 };
 
-/* Once there is memory again, so many blocks later; what waits then goes. */
+/* With memory available again, blocks must be fenced after at most HK_PATIENCE blocks. Then trims the
+ * blocks that wait. */
 static void is_fenced_again(void) {
     bool fenced = !hk_guard->fences;
     for (unsigned i = 0; !fenced; i++) {
@@ -349,22 +363,22 @@ static void is_fenced_again(void) {
         continue;
 }
 
-/* Of blocks, and what is kept for them: the allocator's own memory stays. */
+/* Bytes held for blocks and kept for them, without the allocator's own memory, which stays. */
 static size_t held_for_blocks(void) {
     size_t own = 0;
     hk_meta_visit(add_bytes, &own);
     return held_but_headers() - own;
 }
 
-/* Where the system refuses, a large block does without its fences, as long as there are slices, and then there is none.
- * Nothing is lost. */
+/* The system refuses after `calls` calls. Large blocks must then come from slices, without fences, until
+ * these run out too (ENOMEM). Fails if memory is lost, or blocks are not fenced again later. */
 static void without_memory(void) {
     enum { MOST = 1000, MOST_CALLS = 24 };
     static char *blocks[MOST];
     size_t held = 0;
-    const bool fences = hk_guard->fences; /* not where OS pages are large */
+    const bool fences = hk_guard->fences; /* none where OS pages are too large */
     set_fences(false);
-    char *in_slices = hak_malloc(LARGE); /* beside which there are more */
+    char *in_slices = hak_malloc(LARGE); /* its superslab has free slices for more */
     set_fences(fences);
     CHECK(in_slices != NULL && hk_map_kind(in_slices) != HK_KIND_FENCED);
     is_fenced_again();
@@ -391,7 +405,9 @@ static void without_memory(void) {
     }
     hak_free(in_slices);
 }
-/* Of a mapping that is refused half-way nothing stays, by what the process has of addresses. */
+
+/* If the system refuses one of the calls that make a fenced block, nothing of its mapping may stay: the
+ * process's address space must not grow. */
 static void no_mapping_is_lost(void) {
     enum { ROUNDS = 20, MOST_CALLS = 8 };
     size_t before = 0;
@@ -408,7 +424,7 @@ static void no_mapping_is_lost(void) {
         }
         CHECK(
             refused >=
-            2); /* the mapping, and its block's; and its header's page where that is the first there */
+            2); /* the call that maps, the one that opens the block, and the header page's if it is new */
         is_fenced_again();
         if (round == 0)
             before = hk_os_status("VmSize:");
@@ -424,7 +440,8 @@ static void no_mapping_is_lost(void) {}
 
 static void read_there(void *p) { (void)*(volatile const char *)p; }
 
-/* An access before one is its own, not that of another one which nobody has; one where nobody has any is to what was freed. */
+/* An access shortly before a block of no bytes must be reported for that block, not for a free neighbour.
+ * An access to a freed one must be reported as a use after free. */
 static void before_nothing(void) {
     char line[160], *p = hak_malloc(0);
     for (int at = -1; at >= -9; at -= 8) {
@@ -439,10 +456,10 @@ static void before_nothing(void) {
     CHECK(strstr(child.text, "hakmem: fatal: use after free: ") == child.text);
 }
 
-/* What lies apart from all that anybody had is no freed block. */
+/* An address near which no block ever was must not be reported as a freed block. */
 static void beside_nothing(void) {
     char said[160], *p = hak_malloc(0);
-    while (!hk_nothing_has(p - 48) || !hk_nothing_has(p + 48)) /* at an end of where they lie */
+    while (!hk_nothing_has(p - 48) || !hk_nothing_has(p + 48)) /* at an end of their range */
         p = hak_malloc(0);
     for (int at = -40; at <= 40; at += 80) {
         child_run(&child, read_there, p + at);
@@ -454,7 +471,7 @@ static void beside_nothing(void) {
     hak_free(p);
 }
 
-/* ---- what checked copying asks ---- */
+/* ---- hak_check_range() and hak_room(), for checked copies ---- */
 
 static void look_at_one(void *p) { hak_check_range(p, 1); }
 static void look_at_all(void *p) { hak_check_range(p, SIZE_MAX); }
@@ -462,7 +479,8 @@ static void look_at_many(void *p) { hak_check_range(p, 1000); }
 static void look_beyond(void *p) { hak_check_range((char *)p + 43, 1); }
 static void look_at_much(void *p) { hak_check_range(p, (size_t)PTRDIFF_MAX + 1); }
 
-/* What is to be copied may be more than anything has, and a block of no bytes is one that is in use. */
+/* Ranges beyond a block must be reported, even impossibly long ones; a block of no bytes counts as in
+ * use. */
 static void checked_ranges(void) {
     char *p = hak_malloc(40), *nothing = hak_aligned_alloc(64, 0);
     hak_check_range(p, 40);
@@ -483,7 +501,7 @@ static void checked_ranges(void) {
 int main(void) {
     guard();
     if (hk_guard->fences) {
-        headers_count(); /* before any other has been there */
+        headers_count(); /* before any other header exists */
         beside_nothing();
     }
     fences_go();

@@ -1,4 +1,4 @@
-/* Memory of freed fenced blocks, apart from their addresses. */
+/* The hoard: memory of freed fenced blocks, moved away from their addresses, serves the next blocks. */
 #include "backend/hoard.h"
 #include "backend/limit.h"
 #include "backend/mappings.h"
@@ -26,13 +26,14 @@ static bool can_move_away(void) {
     return to != NULL;
 }
 
-/* Or it is of a size that comes again, and keeps its memory: then it may be open, of which time decides. */
+/* Whether the freed block is inaccessible, or `open`: a block whose size comes again keeps its memory and
+ * may stay writable, which depends on time. */
 static bool cannot_be_touched(const char *freed) {
     return !hk_os_readable(freed) || hk_header_at(freed)->open;
 }
 
-/* What large blocks had serves the next ones, whatever their sizes: few pages are brought in anew. Their addresses do not, and cannot be touched for a
- * while; what is got reads as zero. */
+/* Memory of freed large blocks must serve the next ones, whatever their sizes: few page faults. Their
+ * addresses must stay unused and inaccessible for a while, and new blocks must read as zero. */
 static void memory_serves_elsewhere(void) {
     static const struct {
         size_t least, range;
@@ -61,7 +62,7 @@ static void memory_serves_elsewhere(void) {
         }
         CHECK(closed >= BLOCKS / 2);
 #if !defined(__SANITIZE_THREAD__) &&                                                               \
-    !defined(__SANITIZE_ADDRESS__) /* which have memory for each address */
+    !defined(__SANITIZE_ADDRESS__) /* these have shadow memory for each address */
         CHECK((size_t)(faults_so_far() - before) < pages / 2);
 #else
         (void)before;
@@ -70,7 +71,7 @@ static void memory_serves_elsewhere(void) {
     hak_trim();
 }
 
-/* What is moved is bounded as what is kept is: as many bytes in all. */
+/* Memory in the hoard must count against the bound on kept memory. */
 static void what_is_moved_is_bounded(void) {
     enum { BLOCKS = 20, BYTES = 3 * HK_MIB, MOST = 13 * HK_MIB };
     static void *blocks[BLOCKS];
@@ -86,7 +87,7 @@ static void what_is_moved_is_bounded(void) {
     CHECK_EQ(hk_singles().kept, kept);
 }
 
-/* What is moved is resident as before, and the statistics know of it. */
+/* Memory in the hoard must count as resident in the statistics until it is trimmed. */
 static void what_is_moved_is_resident(void) {
     enum { BLOCKS = 8, BYTES = 3 * HK_MIB, MOVED = 3, LITTLE = HK_MIB / 2 };
     static void *blocks[BLOCKS];
@@ -109,7 +110,8 @@ static void what_is_moved_is_resident(void) {
 
 enum { THREADS = 4, ROUNDS = 150, IN_HAND = 3 };
 
-/* Blocks of sizes that do not come again, a part of each written to. */
+/* Allocates and frees blocks of sizes that hardly repeat; half of them are written to only in part. Fails
+ * if another thread writes to one. */
 static void *take_and_give(void *first) {
     char *mine[IN_HAND] = {NULL};
     size_t bytes[IN_HAND] = {0};
@@ -141,11 +143,12 @@ static void in_threads(void) {
         continue;
 }
 
-/* Each piece is one thread's: what a block has is its own, and in the end nothing is left of the account. */
+/* Threads must never get the same piece of memory, and in the end all pieces must be gone, and the
+ * accounts as before. */
 static void pieces_have_one_owner(void) {
     hak_trim();
     const size_t kept = hk_singles().kept;
-    in_threads(); /* whose records stay */
+    in_threads(); /* creates the threads' records, which stay */
     const size_t held = held_but_headers();
     in_threads();
     CHECK_EQ(hk_hoard_bytes(), 0);
@@ -154,7 +157,8 @@ static void pieces_have_one_owner(void) {
 }
 
 #if HK_DEBUG
-/* Whatever step of moving is refused, of a block that comes or of one that goes: what is got reads as zero, and nothing is left of the account. */
+/* The system refuses one of the calls that move memory, for an allocated or a freed block. A block that
+ * is got must read as zero, and nothing may be lost. */
 static void refused_half_way(void) {
     enum { MOST_CALLS = 14, BLOCKS = 6, BYTES = 3 * HK_MIB };
     char *blocks[BLOCKS];
@@ -187,7 +191,7 @@ static void refused_half_way(void) {}
 int main(void) {
     guard();
     if (!hk_guard->fences)
-        return 0; /* where OS pages are large */
+        return 0; /* OS pages are too large for fences */
     memory_serves_elsewhere();
     what_is_moved_is_bounded();
     if (can_move_away())

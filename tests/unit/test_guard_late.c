@@ -1,4 +1,5 @@
-/* What a guarded process frees is given out late and by chance, and in which order its blocks come. */
+/* A guarded process must reuse freed blocks late and at random, and hand out fresh ones in a random
+ * order. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -7,6 +8,7 @@
 #include "guard/quarantine.h"
 #include "stats_now.h"
 
+/* A freed block may be among the next eight blocks in fewer than half of the tries. */
 static void reuse_is_late(void) {
     enum { TRIES = 400 };
     unsigned soon = 0;
@@ -23,6 +25,7 @@ static void reuse_is_late(void) {
     CHECK(soon < TRIES / 2);
 }
 
+/* Addresses of blocks in a row must go up about as often as down. */
 static void order_is_chance(void) {
     enum { BLOCKS = 512 };
     char *blocks[BLOCKS];
@@ -31,13 +34,13 @@ static void order_is_chance(void) {
         blocks[i] = hak_malloc(700);
     for (unsigned i = 1; i < BLOCKS; i++)
         up += blocks[i] > blocks[i - 1];
-    if (!HK_HOSTILE) /* whose magazines have no two blocks to shuffle */
+    if (!HK_HOSTILE) /* there, magazines have no two blocks to shuffle */
         CHECK(up > BLOCKS / 4 && up < BLOCKS / 4 * 3);
     for (unsigned i = 0; i < BLOCKS; i++)
         hak_free(blocks[i]);
 }
 
-/* Blocks that a thread begins with as well. */
+/* Prewarmed blocks must be shuffled too. */
 static void prewarmed_order_is_chance(void) {
     hk_thread_t *thread = hk_thread_enter();
     const unsigned cls = hk_class_of(1300);
@@ -59,7 +62,7 @@ static void use_some(unsigned blocks) {
         hak_free(p[i]);
 }
 
-/* To statistics what waits is as what is in magazines. */
+/* Blocks in quarantine must not count as allocated, as blocks in magazines do not. */
 static void what_waits_is_not_allocated(void) {
     hak_stats_t before = {.size = sizeof before}, after = before;
     CHECK(hak_stats_get(&before) == 0);
@@ -87,7 +90,7 @@ static void nothing_is_held(void *unused) {
     _exit(0);
 }
 
-/* What a thread had waiting that a fork has left behind goes back as well. */
+/* In a fork's child, a trim must also empty the quarantines of the parent's other threads. */
 static void a_forks_orphans_let_go(void) {
     static child_t child;
     pthread_t thread;
@@ -101,8 +104,8 @@ static void a_forks_orphans_let_go(void) {
     CHECK(pthread_join(thread, NULL) == 0);
 }
 
-/* Where nothing waits, what is freed is given out next; and a handler that interrupts its thread at a magazine gets nothing
- * from there. */
+/* Without a quarantine, a freed block is handed out next. A signal handler that interrupts its thread at
+ * a magazine must get emergency blocks, or ENOMEM. */
 static void nothing_waits(void *unused) {
     (void)unused;
     hk_store_relaxed(&hk_config.guard_quarantine_kb, 0u);

@@ -1,5 +1,5 @@
-/* Where the memory of a guarded process lies: superslabs apart and with holes, the allocator's own between pages that cannot be
- * touched. */
+/* Where the memory of a guarded process lies: superslabs lie apart and have holes, and the allocator's
+ * own memory lies between inaccessible pages. */
 #include "backend/hugepages.h"
 #include "backend/meta.h"
 #include "backend/superslab_own.h"
@@ -8,7 +8,7 @@
 
 static child_t child;
 
-/* Superslabs of a guarded process: apart, and each time elsewhere. */
+/* Superslabs must not lie side by side, and must be spread over many random places. */
 static void superslabs_lie_apart(void) {
     enum { UNITS = 12, BYTES = 30000, BLOCKS = UNITS * (int)(HK_UNIT / BYTES) };
     static void *blocks[BLOCKS];
@@ -39,13 +39,14 @@ static void write_there(void *p) { *(volatile char *)p = 1; }
 
 static void read_there(void *p) { (void)*(volatile const char *)p; }
 
-/* The last access of a child: beside a slab. */
+/* Fails unless the last child died of an access beside a slab, and its report says so. */
 static void says_out_of_bounds(void) {
     CHECK(child.status != 0); /* SIGSEGV, or what a sanitizer makes of it */
     CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
 }
 
-/* One in eight slices of a superslab for slabs cannot be touched, each time another; the others can. */
+/* One in eight slices of a superslab must be inaccessible, and none that a block lies in. An access to a
+ * hole beside a slab, or before the superslab, must be reported as out of bounds. */
 static void superslabs_have_holes(void) {
     enum { BYTES = 30000, BLOCKS = 400, UNITS = 32 };
     static char *blocks[BLOCKS], *units[UNITS];
@@ -55,7 +56,7 @@ static void superslabs_have_holes(void) {
         blocks[i] = hak_malloc(BYTES);
         blocks[i][BYTES - 1] = 1;
         if ((uintptr_t)blocks[i] >> 46 != 0)
-            continue; /* in a superslab from before */
+            continue; /* in a superslab from before the guard */
         char *unit = (char *)((uintptr_t)blocks[i] & ~(HK_UNIT - 1));
         unsigned at = 0;
         while (at < count && units[at] != unit)
@@ -88,14 +89,15 @@ static void superslabs_have_holes(void) {
         hak_free(blocks[i]);
 }
 
-/* A superslab that has got a huge page has none: the page would be one no more, and keep what is in them. */
+/* A superslab filled by a huge page must have no holes: they would split the page, and keep their
+ * memory. */
 static void huge_pages_have_no_holes(void) {
     enum { BYTES = 8000, BLOCKS = 50 * (int)(HK_UNIT / BYTES) };
     static char *blocks[BLOCKS];
     unsigned filled = 0;
     uint32_t holes = 0;
     for (unsigned i = 0; i < BLOCKS; i++) {
-        for (unsigned again = 0; !hk_huge_pages_pay(); again++) { /* whatever they take here */
+        for (unsigned again = 0; !hk_huge_pages_pay(); again++) { /* makes them seem cheap */
             CHECK(again < 100);
             hk_huge_pages_note(1000, false);
             hk_huge_pages_note(100000, true);
@@ -115,9 +117,9 @@ static void huge_pages_have_no_holes(void) {
         hak_free(blocks[i]);
 }
 
-/* The pages before and behind a chunk of the allocator's own memory. */
+/* Writes to the pages before and behind a chunk of the allocator's own memory must fail. */
 static void own_memory_is_fenced(void) {
-    static const size_t chunk = 512 * HK_KIB; /* more than what is left of the last one */
+    static const size_t chunk = 512 * HK_KIB; /* more than the last chunk can have left */
     char *p = hk_meta_alloc(chunk);
     CHECK(p != NULL);
     write_there(p + chunk - 1);

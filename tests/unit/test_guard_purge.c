@@ -1,5 +1,5 @@
-/* What somebody has written to free memory is found before that goes back to the system: on pages of slabs, and in slices that slabs
- * have left. What is from before the guard is not looked at. */
+/* A write to free memory must be reported before a purge gives that memory back: on free pages of slabs,
+ * and in free slices. Free blocks from before the guard, which were not cleared, must not be. */
 #include "backend/slab.h"
 #include "backend/superslab_own.h"
 #include "faults.h"
@@ -20,7 +20,7 @@ static void take_all(void) {
     }
 }
 
-/* But one in each slab, or in each superslab. */
+/* Frees all blocks but one in each slab, or in each superslab. */
 static void free_most(bool in_superslab) {
     static const void *seen[BLOCKS];
     for (unsigned i = 0, n = 0, k; i < BLOCKS; i++) {
@@ -41,7 +41,8 @@ static void free_rest(void) {
             hak_free(blocks[i]);
 }
 
-/* Neither in quarantine nor in a magazine, nor is any block on its page. */
+/* Whether a purge would give the block's page back: all blocks on it are free in their slab, none waits in
+ * a quarantine or a magazine. */
 static bool is_to_go(const char *p) {
     const hk_slab_t *slab = hk_slab_of(p);
     if (!hk_kind_is_class(hk_map_kind(p)))
@@ -59,7 +60,8 @@ static void write_at_once(void *p) {
     hak_trim();
 }
 
-/* It has been cleared, or is gone. */
+/* The write must be reported once: then the memory is cleared or given back, and allocating all blocks
+ * again must find nothing. */
 static void said_once(void *p) {
     hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
     write_in_it(p);
@@ -103,7 +105,7 @@ static void in_slices(void) {
     free_rest();
 }
 
-/* Some of which are free already, and were not cleared. */
+/* Allocates blocks before the guard starts, and frees some, which are not cleared. */
 static void take_early(void) {
     for (unsigned i = 0; i < EARLY; i++)
         memset(early[i] = hak_malloc(BYTES), 'x', BYTES);

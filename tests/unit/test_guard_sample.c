@@ -1,5 +1,6 @@
-/* Sampled guards: about as many as asked for, in a process that is guarded and in one that is not, on and off while it
- * runs. And their handler of signals, which leaves the program's as they were. */
+/* Sampled guards: about as many samples as asked for, in guarded and unguarded processes, switched on
+ * and off at run time; faults in samples; and the signal handler, which must pass on what is not its
+ * own. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -14,6 +15,7 @@
 #include "guard/sample.h"
 #include "os/os.h"
 
+/* The mean of the random gaps between samples must be the interval that was set. */
 static void gaps_are_right(void) {
     double sum = 0;
     hk_store_relaxed(&hk_config.guard_sample, (uint64_t)1000);
@@ -51,7 +53,7 @@ static uint64_t allocated(void) {
     return stats.allocated;
 }
 
-/* One counts as a page that is allocated. */
+/* Allocates until a block is a sample. It must count as one allocated OS page. */
 static void *sampled_block(void) {
     for (;;) {
         const uint64_t before = samples(), held = allocated();
@@ -65,7 +67,8 @@ static void *sampled_block(void) {
     }
 }
 
-/* On and off while the process runs, with threads, in each case about as many as asked for. */
+/* Switches sampling on and off with threads running. Fails if samples are far fewer or more than asked
+ * for, or if any is taken once it is off. */
 static void sampled(void) {
     pthread_t threads[3];
     const uint64_t before = samples();
@@ -84,7 +87,8 @@ static void sampled(void) {
     CHECK_EQ(samples() - before, some);
 }
 
-/* So many of `count` blocks of n bytes, one after the other, by malloc or another of the family, that are samples. */
+/* Allocates and frees `count` blocks of n bytes, by the function that `how` says; returns how many were
+ * samples. */
 static unsigned samples_of(size_t n, unsigned count, unsigned how) {
     unsigned found = 0;
     for (unsigned i = 0; i < count; i++) {
@@ -99,13 +103,15 @@ static unsigned samples_of(size_t n, unsigned count, unsigned how) {
     return found;
 }
 
+/* Whether the thread's operations go by its trap. */
 static bool by_the_trap(void) {
     hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
     return tc != &tc->thread->cache;
 }
 
-/* Few samples need no trap, and are as many of each size, and of each call, as one in so many; but beside what has all
- * operations told, or where they are many, they do. */
+/* At a long interval, sampling must not need the trap, and must take about one in EVERY blocks of each
+ * size and by each function. It needs the trap at a shorter interval, and beside front metrics, which
+ * see all operations. */
 static void few_samples(void) {
     enum { EVERY = HK_SAMPLE_FEW_FROM, EXPECTED = 64, LEAST = 20, MOST = 115 };
     static const size_t sizes[] = {17, 100, 1000, 4000};
@@ -127,7 +133,7 @@ static void few_samples(void) {
     CHECK_EQ(by_the_trap(), guarded);
 }
 
-/* A sample is of the bytes that were asked for, whatever the alignment takes, and so says who frees it. */
+/* An aligned sample's size must be the bytes asked for, and a sized delete with these must be accepted. */
 static void sampled_and_aligned(void) {
     enum { TIMES = 300, BYTES = 700, ALIGN = 64 };
     unsigned found = 0;
@@ -153,7 +159,7 @@ static pthread_barrier_t barrier;
 static void *stop_amid(void *unused) {
     hak_free(hak_malloc(16));
     hk_load_relaxed(&hk_tc)->thread->cache.watchers[HK_WATCH_PROFILE] = HK_TAKING_SAMPLE;
-    pthread_barrier_wait(&barrier); /* the fork is between the two */
+    pthread_barrier_wait(&barrier); /* the fork happens between the two waits */
     pthread_barrier_wait(&barrier);
     return unused;
 }
@@ -164,7 +170,7 @@ static void *take_many(void *unused) {
     return unused;
 }
 
-/* Who has its record next takes samples as others do. */
+/* In the child, the next thread on that record must take samples. */
 static void goes_on_in_the_child(void *unused) {
     pthread_t next;
     const uint64_t before = samples();
@@ -174,7 +180,7 @@ static void goes_on_in_the_child(void *unused) {
 
 static void forked_amid_a_sample(void) {
 #ifdef __SANITIZE_THREAD__
-    return; /* a child that has threads is nothing for it */
+    return; /* it does not support threads in a fork's child */
 #endif
     static child_t in_child;
     pthread_t other;
@@ -190,7 +196,8 @@ static void forked_amid_a_sample(void) {
 }
 
 #if HK_DEBUG
-/* The system refuses to take a sampled block's page away: who has the page next finds nothing in it. */
+/* The system refuses to take a freed sample's page away. The next block on the page must not be reported
+ * as written to: the page must have been cleared. */
 static void sampled_without_memory(void) {
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
     for (unsigned i = 0; i < 2000; i++) {
@@ -203,7 +210,8 @@ static void sampled_without_memory(void) {
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "0", NULL, 0) == 0);
 }
 
-/* What stays where it is because nothing smaller can be had is a block of so many bytes from then on. */
+/* A sample that shrinks in place, because no memory is left for a smaller block, must have the new size
+ * from then on: the write behind it must be reported. */
 static void shrinks_where_it_is(void *unused) {
     (void)unused;
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1", NULL, 0) == 0);
@@ -231,8 +239,8 @@ static void samples_shrink(void) {
     CHECK(strstr(child.text, ", a block of 1500 bytes, at byte 1500, ") != NULL);
 }
 
-/* Sampling that the system refuses takes nothing of the allocator's own memory; and a place whose pages it refuses is not to
- * blame for what happens beside it. */
+/* A refused start of sampling must not use up the allocator's own memory. A place for a sample whose
+ * pages were refused must not confuse the report of an access near it. */
 static void refused_at_first(void *unused) {
     char *own = hk_meta_alloc(HK_CACHE_LINE);
     (void)unused;
@@ -248,7 +256,7 @@ static void refused_at_first(void *unused) {
     char *p = hk_sample_alloc(100, 8, HK_BY_MALLOC);
     CHECK(p != NULL);
     p -= (uintptr_t)p % hk_os_page_size();
-    ((volatile char *)p)[-(ptrdiff_t)hk_os_page_size()] = 1; /* nearer to the other place */
+    ((volatile char *)p)[-(ptrdiff_t)hk_os_page_size()] = 1; /* nearer to the refused one */
 }
 
 static void nothing_is_left_of_refusals(void) {
@@ -257,7 +265,7 @@ static void nothing_is_left_of_refusals(void) {
     CHECK(strstr(child.text, "hakmem: fatal: out of bounds: ") == child.text);
 }
 
-/* Who asks for samples is told that there are none, and finds the option as it was. */
+/* hak_ctl() must return ENOMEM if sampling cannot start, and leave the option as it was. */
 static void asked_in_vain(void *unused) {
     char now[8];
     (void)unused;
@@ -286,9 +294,9 @@ static void nothing_is_left_of_refusals(void) {}
 static void says_that_there_are_none(void) {}
 #endif
 
-/* ---- an access to pages of samples where none has lain ---- */
+/* ---- an access to the samples' pages where no sample ever was ---- */
 
-/* It says beforehand what is to be said. */
+/* Prints the expected report, then makes the access. */
 static void write_far_beyond(void *pages) {
     const size_t page = hk_os_page_size();
     CHECK(hk_sample_prepare());
@@ -300,7 +308,7 @@ static void write_far_beyond(void *pages) {
     *(volatile char *)p = 1;
 }
 
-/* Of a place, and of the fence between two; and no block is blamed. */
+/* Of two pages in a row, one belongs to a place and one is a fence. The report must name no block. */
 static void blames_nobody(void) {
     static child_t child;
     for (size_t pages = 20; pages < 22; pages++) {
@@ -312,7 +320,7 @@ static void blames_nobody(void) {
     }
 }
 
-/* ---- a thread that is to be cancelled as soon as it calls what may do so ---- */
+/* ---- a thread with a cancellation pending: reporting must not be a cancellation point ---- */
 
 static void *free_twice(void *p) {
     CHECK(pthread_cancel(pthread_self()) == 0);
@@ -353,7 +361,7 @@ static void take_over(int number, void (*handler)(int), int flags) {
 
 static void do_nothing(int number) { (void)number; }
 
-/* A handler of the program's runs on the stack that it was installed for. */
+/* The program's handler must run on the stack for which it was installed. */
 static void keeps_to_its_stack(void *flags) {
     struct sigaction now;
     take_over(SIGSEGV, do_nothing, *(int *)flags);
@@ -367,7 +375,7 @@ static void sent_by_default(void *number) {
     send(*(int *)number);
 }
 
-/* Where a fault has its address, a signal that is sent has what the sender likes. */
+/* A sent signal whose forged address is a sample's must not be taken for a fault. */
 static void sent_with_address(void *unused) {
     (void)unused;
     CHECK(signal(SIGSEGV, SIG_DFL) != SIG_ERR);
@@ -385,13 +393,14 @@ static void *disturb(void *reader) {
     return NULL;
 }
 
-static int written; /* to end a read */
+static int written; /* a pipe's end: a write there ends the read */
 static void *disturb_and_write(void *reader) {
     disturb(reader);
     CHECK(write(written, "", 1) == 1);
     return NULL;
 }
 
+/* Ignored SIGSEGVs that are sent must not interrupt a read; a real fault must end the process. */
 static void sent_and_ignored(void *unused) {
     pthread_t reader = pthread_self(), other;
     int ends[2];
@@ -405,7 +414,7 @@ static void sent_and_ignored(void *unused) {
     fail();
 }
 
-/* What was blocked in the handler, 0 or 1 each. */
+/* Prints whether the signal itself and SIGUSR1 are blocked in the handler: 0 or 1 each. */
 static void say_blocked(int number) {
     sigset_t blocked;
     CHECK(pthread_sigmask(SIG_BLOCK, NULL, &blocked) == 0);
@@ -414,6 +423,7 @@ static void say_blocked(int number) {
     CHECK(write(STDOUT_FILENO, text, sizeof text) == sizeof text);
 }
 
+/* SA_RESETHAND: the handler must run once; the second signal must end the process. */
 static void sent_once(void *unused) {
     (void)unused;
     take_over(SIGSEGV, say_blocked, (int)SA_RESETHAND);
@@ -422,6 +432,7 @@ static void sent_once(void *unused) {
     send(SIGSEGV);
 }
 
+/* SA_NODEFER: the handler must run each time, with its own signal not blocked. */
 static void sent_often(void *unused) {
     (void)unused;
     take_over(SIGBUS, say_blocked, SA_NODEFER);
@@ -435,12 +446,14 @@ static void say_and_fail(int number) {
     fail();
 }
 
+/* A fault in the handler of a fault, with SA_RESETHAND, must end the process. */
 static void fails_once(void *unused) {
     (void)unused;
     take_over(SIGSEGV, say_and_fail, (int)SA_RESETHAND | SA_NODEFER);
     fail();
 }
 
+/* Without SA_RESTART, a sent signal that the program handles must interrupt a read. */
 static void interrupts(void *unused) {
     pthread_t reader = pthread_self(), other;
     int ends[2];
@@ -452,7 +465,7 @@ static void interrupts(void *unused) {
     _exit(0);
 }
 
-/* It ends by that signal, and nothing is said but by the program. */
+/* fn must end its process by that signal; the output must be `said`, without a report of hakmem's. */
 static void check_end(void (*fn)(void *), int number, const char *said) {
     static child_t child;
     child_run(&child, fn, &number);
@@ -480,7 +493,7 @@ static void signals(void) {
     }
 }
 
-/* A fault that is only reported, with both stacks, leaves errno as it was. */
+/* A fault that is only reported must leave errno as it was. */
 static void tell_of_a_double_free(void *unused) {
     (void)unused;
     hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);

@@ -1,5 +1,6 @@
-/* Signal handlers that interrupt a guarded malloc at each of its instructions, and take and free blocks of the same class
- * there: what they change is seen by whom they have interrupted, and no block has two owners. */
+/* A signal handler interrupts a guarded malloc after each of its instructions, and allocates and frees
+ * blocks of the same class. The malloc must see what the handler changed: no block may get two
+ * owners. */
 #include <ucontext.h>
 
 #include "backend/superslab.h"
@@ -13,19 +14,19 @@ enum { TRAP_FLAG = 0x100, SIZE = 700, HELD = 128, MORE = 32, TAKEN = 20, AFTERWA
 enum { INSTRUCTIONS = 400, ONCE_REFILLED = 60 };
 
 typedef struct {
-    unsigned after; /* so many instructions */
-    bool waits;     /* once the magazine has a block */
+    unsigned after; /* in instructions */
+    bool waits;     /* ... which are counted once the magazine has a block */
     void (*does)(void);
 } interruption_t;
 
 static interruption_t how;
 static volatile sig_atomic_t is_over;
 static char *held[HELD + MORE];
-static unsigned count; /* of those */
+static unsigned count; /* of blocks in `held` */
 
 static hk_thread_t *own_thread(void) { return hk_load_relaxed(&hk_tc)->thread; }
 
-/* Once raised it comes after each instruction. */
+/* Once raised, SIGTRAP comes after each instruction until the interruption is over. */
 static void on_step(int number, siginfo_t *info, void *context) {
     greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
     (void)number, (void)info;
@@ -47,13 +48,15 @@ static void take_and_free(void) {
     }
 }
 
-/* More than may wait, and than may have waited; how many of those there are in the end depends on how many. */
+/* Frees more blocks than the quarantine has room for; their number, which varies, decides how full it
+ * is afterwards. */
 static void free_what_is_held(void) {
     for (unsigned i = 0; i < count; i++)
         hak_free(held[i]);
 }
 
-/* The next one comes from the magazine, which has enough. */
+/* Fills `held`, and empties the quarantine, so that the next block comes from the magazine, which has
+ * enough. */
 static void hold(void) {
     count = HELD + how.after % MORE;
     for (unsigned i = 0; i < count; i++)
@@ -76,7 +79,7 @@ static void interrupt(void *argument) {
     for (unsigned i = 1; i < AFTERWARDS; i++)
         blocks[i] = hak_malloc(SIZE);
     for (unsigned i = 0; i < AFTERWARDS; i++) {
-        CHECK(blocks[i] != NULL && hk_is_zero(blocks[i], SIZE / 8 * 8)); /* nobody else's */
+        CHECK(blocks[i] != NULL && hk_is_zero(blocks[i], SIZE / 8 * 8)); /* has no other owner */
         memset(blocks[i], 1, SIZE);
     }
     for (unsigned i = 0; i < AFTERWARDS; i++)
@@ -101,10 +104,11 @@ int main(void) {
         sigaction(SIGTRAP,
                   &(struct sigaction){.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_NODEFER},
                   NULL) == 0);
-    /* the class gets its places; a block that is on top of the magazine is taken; there is room for a few */
+    /* Interrupts: while the class gets its places in the quarantine; while the magazine's top block is taken;
+     * while there is room for only a few more blocks that have waited. */
     interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = take_and_free});
     interrupt_at_each(ONCE_REFILLED, (interruption_t){.waits = true, .does = take_and_free});
-    if (!HK_HOSTILE) /* whose magazines never have as many as come at a time */
+    if (!HK_HOSTILE) /* there, magazines never hold enough for hold() */
         interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = free_what_is_held});
 }
 

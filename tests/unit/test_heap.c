@@ -1,5 +1,5 @@
-/* Heaps: taking and giving, remote frees, retiring, adoption, and what ends the process. The tests
- * work on heaps of their own, which no thread serves, and check each slab's equation at every
+/* Heaps: taking and giving blocks, remote frees, empty slabs, adoption, and frees that must abort. The
+ * tests use heaps of their own, which belong to no thread, and check each slab's equation at every
  * step. */
 #include "backend/heap.h"
 
@@ -31,7 +31,7 @@ static unsigned held_in(const hk_slab_t *slab, void *const *blocks, unsigned n) 
     return held;
 }
 
-/* blocks[0..n) are all of the slab's blocks, each once. */
+/* Fails unless blocks[0..n) are all of the slab's blocks, each once. */
 static void check_all_once(const hk_slab_t *slab, void *const *blocks, unsigned n) {
     static bool seen[HK_SLAB_MAX_BLOCKS];
     const hk_class_t *c = &hk_classes[slab->cls];
@@ -45,7 +45,8 @@ static void check_all_once(const hk_slab_t *slab, void *const *blocks, unsigned 
     }
 }
 
-/* A heap that starts without slabs: the first slab's worth of blocks is one slab, whole. */
+/* The first n blocks of a heap without slabs must be all blocks of one slab, whatever the order in which
+ * they are given back and taken again. */
 static void take_and_give(void) {
     static void *blocks[MOST];
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
@@ -57,7 +58,7 @@ static void take_and_give(void) {
         check_slab(slab, n);
         CHECK(a.partial[cls] == NULL);
 
-        /* back in three ways: address order, reverse order, no order; and some of it out again */
+        /* given back three times, in address order, in reverse and shuffled, and taken again each time */
         for (unsigned way = 0; way < 3; way++) {
             if (way == 1)
                 for (unsigned i = 0; i < n / 2; i++) {
@@ -72,7 +73,7 @@ static void take_and_give(void) {
             check_slab(slab, n - first);
             hk_heap_give(&a, cls, blocks + first, n - first);
             check_slab(slab, 0);
-            CHECK(a.partial[cls] == slab); /* a class's last slab with free blocks stays */
+            CHECK(a.partial[cls] == slab); /* a class keeps its last empty slab */
             take(&a, cls, blocks, n);
             CHECK(hk_slab_of(blocks[n - 1]) == slab);
             check_all_once(slab, blocks, n);
@@ -86,7 +87,7 @@ static void take_and_give(void) {
     }
 }
 
-/* One batch may hold blocks of many slabs, in any order. */
+/* A batch that is given back may have blocks of several slabs, in any order. */
 static void batches_across_slabs(void) {
     static void *blocks[MOST];
     const unsigned cls = hk_class_of(1024), per_slab = hk_classes[cls].blocks, n = 5 * per_slab;
@@ -102,10 +103,12 @@ static void batches_across_slabs(void) {
     unsigned left = 0;
     for (unsigned s = 0; s < 5; s++)
         left += hk_load_relaxed(&slabs[s]->owner) == &a;
-    CHECK_EQ(left, 1); /* the empty ones went back but for the last */
+    CHECK_EQ(left, 1); /* all empty slabs but one went back */
     hk_heap_collect(&a);
 }
 
+/* Blocks that another heap gives back must become free only when the owner collects, and their slab
+ * must be pending exactly once until then. */
 static void remote_frees(void) {
     static void *blocks[MOST];
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls += 3) {
@@ -114,16 +117,16 @@ static void remote_frees(void) {
         hk_slab_t *slab = hk_slab_of(blocks[0]);
         shuffle(blocks, n);
         hk_heap_give(&b, cls, blocks, half);
-        CHECK_EQ(hk_load_relaxed(&slab->free), 0); /* not the owner's yet */
+        CHECK_EQ(hk_load_relaxed(&slab->free), 0); /* not collected yet */
         CHECK(b.partial[cls] == NULL);
         if (half != 0)
             CHECK(hk_load_relaxed(&a.pending) == slab);
         check_slab(slab, n - half);
-        hk_heap_give(&b, cls, blocks + half, 1); /* is on the list once */
+        hk_heap_give(&b, cls, blocks + half, 1); /* must not queue the slab again */
         CHECK(half == 0 || hk_remote_of(slab)->pending_next == NULL);
         check_slab(slab, n - half - 1);
         if (n > 1) {
-            unsigned got = hk_heap_take(&a, cls, blocks, 1); /* a visit collects */
+            unsigned got = hk_heap_take(&a, cls, blocks, 1); /* a take collects */
             CHECK(got == 1 && hk_slab_of(blocks[0]) == slab);
             CHECK(hk_load_relaxed(&a.pending) == NULL &&
                   hk_load_relaxed(&hk_remote_of(slab)->pending) == 0);
@@ -131,13 +134,13 @@ static void remote_frees(void) {
             hk_heap_give(&a, cls, blocks, 1);
         }
         hk_heap_give(&b, cls, blocks + half + 1, n - half - 1);
-        hk_heap_collect_all(false, hk_stash_clear); /* anybody may; what is empty then goes back */
+        hk_heap_collect_all(false, hk_stash_clear); /* by any thread; empty slabs go back */
         CHECK(hk_load_relaxed(&a.pending) == NULL && a.partial[cls] == NULL);
         CHECK(hk_load_relaxed(&slab->owner) == NULL);
     }
 }
 
-/* An emptied slab's memory serves any other class: the pool does not grow. */
+/* An empty slab's memory must serve other classes: the pool must not grow. */
 static void retired_slabs_serve_any_class(void) {
     static void *blocks[4 * HK_SLAB_MAX_BLOCKS];
     size_t most = 0;
@@ -155,8 +158,8 @@ static void retired_slabs_serve_any_class(void) {
     }
 }
 
-/* A running heap takes over what an orphan has, before it carves new slabs; full slabs as well,
- * once one of their blocks is freed. */
+/* A heap must adopt an orphan's slabs before it carves new ones; also slabs that were full, once one of
+ * their blocks is freed. */
 static void orphans_are_adopted(void) {
     static void *blocks[HK_CLASS_FIXED][MOST];
     static void *mine[2];
@@ -179,10 +182,10 @@ static void orphans_are_adopted(void) {
         check_slab(slab, took_over ? n : n - 1);
         adopted += took_over;
         hk_heap_give(&b, cls, mine, 1);
-        hk_heap_give(&b, cls, blocks[cls], n - 1); /* own blocks now, or remote ones */
+        hk_heap_give(&b, cls, blocks[cls], n - 1); /* local or remote frees */
         check_slab(slab, 0);
     }
-    CHECK(adopted + 3 >= HK_CLASS_FIXED - 1); /* the search may begin elsewhere once or twice */
+    CHECK(adopted + 3 >= HK_CLASS_FIXED - 1); /* the search may miss a slab now and then */
     hk_heap_set_orphan(&orphan, false);
     hk_heap_collect(&orphan);
     hk_heap_collect(&b);
@@ -190,7 +193,8 @@ static void orphans_are_adopted(void) {
         CHECK(orphan.partial[cls] == NULL && b.partial[cls] == NULL);
 }
 
-/* Two heaps, any heap frees; the equation holds for all slabs all the time. */
+/* Two heaps take blocks and give back each other's at random. Fails if a block has two owners, or a
+ * slab's equation is violated. */
 static void random_traffic(void) {
     enum { LIVE = 3000, STEPS = 30000 };
     static void *live[LIVE];
@@ -235,10 +239,10 @@ static void random_traffic(void) {
     CHECK_EQ(pool_stats().active, active);
 }
 
-/* ---- what ends the process ---- */
+/* ---- frees that must abort ---- */
 
 typedef struct {
-    hk_heap_t *first, *second; /* who gives p1 and p2 */
+    hk_heap_t *first, *second; /* the heaps that give p1 and p2 back */
     unsigned cls;
     void *p1, *p2;
 } crime_t;
@@ -251,12 +255,14 @@ static void commit_crime(void *argument) {
     hk_heap_collect(&a);
 }
 
-/* Both in one batch, as a flush of a magazine would. */
+/* Gives both back in one batch, as the flush of a magazine would. */
 static void commit_in_one_batch(void *argument) {
     crime_t *crime = argument;
     hk_heap_give(&a, crime->cls, (void *[]){crime->p1, crime->p2}, 2);
 }
 
+/* Double frees by the owner, by others and in one batch, and frees of inner, foreign, unused or wrong
+ * class's addresses must abort with the right message. */
 static void double_and_invalid_frees_abort(void) {
     static void *blocks[MOST];
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls += 8) {
@@ -282,13 +288,13 @@ static void double_and_invalid_frees_abort(void) {
         CHECK_FATAL(commit_crime, &nobodys, "invalid free", &a);
         hk_heap_give(&a, cls, blocks, n);
         hk_heap_collect(&a);
-        crime_t late = {&a, &a, cls, NULL, p}; /* its slab is gone */
+        crime_t late = {&a, &a, cls, NULL, p}; /* after its slab went back */
         CHECK_FATAL(commit_crime, &late, "invalid free", p);
     }
 }
 
-/* In a sparse class the slab that was full until now is the next to serve, and the emptier ones in line gather more;
- * whoever needs a new slab has ended that. */
+/* In a sparse class, the slab that was full must serve first, so that emptier ones become empty. A take
+ * that needs a new slab must end the class's sparse state. */
 static void sparse_classes_gather(void) {
     enum { SLABS = 12 };
     static void *blocks[MOST];

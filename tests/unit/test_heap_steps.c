@@ -1,4 +1,5 @@
-/* Frees step by step: at each change that others can see the thread stops, while another one frees, collects, or forks. */
+/* Stops a thread at each change of shared state that a collect or a remote free makes, and frees,
+ * collects or forks there. Fails if a block is lost or freed twice. */
 #include <pthread.h>
 #include <ucontext.h>
 
@@ -11,12 +12,13 @@ static hk_heap_t a, b;
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
 enum { STEPPED = 2, TRAP_FLAG = 0x100 };
-static hk_slab_t *stepped[STEPPED]; /* pending, so far */
-static void *late[STEPPED];         /* a block of each that another thread frees meanwhile: */
-static unsigned left;               /* after so many changes that others see */
+static hk_slab_t *stepped[STEPPED]; /* slabs that are pending when the collect begins */
+static void *late[STEPPED];         /* a block of each, freed remotely amid the collect */
+static unsigned left;               /* changes of shared state until then */
 static uint64_t seen;
 static volatile sig_atomic_t collected;
 
+/* A hash of the state that other threads can see. */
 static uint64_t seen_by_others(void) {
     uint64_t sum = (uintptr_t)hk_load_relaxed(&a.pending);
     for (unsigned i = 0; i < STEPPED; i++) {
@@ -27,7 +29,7 @@ static uint64_t seen_by_others(void) {
     return sum;
 }
 
-/* Once raised it comes after each instruction. */
+/* Once raised, SIGTRAP comes after each instruction; frees the late blocks after `left` changes. */
 static void on_step(int number, siginfo_t *info, void *context) {
     greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
     const uint64_t now = seen_by_others();
@@ -39,7 +41,8 @@ static void on_step(int number, siginfo_t *info, void *context) {
     *flags = left != 0 && !collected ? *flags | TRAP_FLAG : *flags & ~TRAP_FLAG;
 }
 
-/* The remote-free protocol, in each order: what is freed while it is collected is collected too, or pending again. */
+/* The remote-free protocol, in each order: a block freed amid the collect must be collected too, or its
+ * slab must be pending again. */
 static void freed_while_collected(void) {
     static void *blocks[MOST];
     const unsigned cls = hk_class_of(4096), n = hk_classes[cls].blocks;
@@ -72,12 +75,12 @@ static void freed_while_collected(void) {
         }
         hk_heap_collect(&a);
     } while (left == 0);
-    CHECK(changes > 1 + 2 * STEPPED); /* the list, and of each slab its place on it and its bits */
+    CHECK(changes > 1 + 2 * STEPPED); /* the list's head, and each slab's `pending` and bits */
 }
 
 /* ---- a fork in the middle of a free without locks ---- */
 
-static atomic_uint stopped; /* 1: the thread is where it is to be, 2: it goes on */
+static atomic_uint stopped; /* 1: the thread has stopped, 2: it may go on */
 
 static void on_step_of_free(int number, siginfo_t *info, void *context) {
     greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
@@ -101,9 +104,9 @@ static void *free_step_by_step(void *unused) {
     return unused;
 }
 
-static void *beside[2]; /* blocks of that slab, still in use; or of one that was */
+static void *beside[2]; /* two more blocks of that slab, in use */
 
-/* What was being freed is collected, and so is what is freed there from now on. */
+/* In the child: the block whose free the fork interrupted must be collected, and later frees too. */
 static void is_collected(void *unused) {
     const unsigned n = hk_classes[stepped[0]->cls].blocks;
     (void)unused;
@@ -118,7 +121,8 @@ static void is_collected(void *unused) {
     CHECK_EQ(hk_load_relaxed(&stepped[0]->free), 3);
 }
 
-/* The descriptor serves another slab by now. */
+/* In the child: the slab was retired amid the free, and its descriptor serves a new slab. Remote frees
+ * there must be collected. */
 static void serves_anew(void *slab) {
     static void *blocks[MOST];
     const unsigned cls = hk_class_of(4096), n = hk_classes[cls].blocks;
@@ -133,6 +137,8 @@ static void serves_anew(void *slab) {
     CHECK_EQ(hk_load_relaxed(&((hk_slab_t *)slab)->free), 1);
 }
 
+/* A thread is stopped after each change of a remote free, and the process forks. In the child, where that
+ * thread is gone, the slab must still be collected. */
 static void forked_while_freed(void) {
     static child_t child;
     static void *blocks[MOST];
@@ -142,7 +148,7 @@ static void forked_while_freed(void) {
                     NULL) == 0);
     for (unsigned changes = 1; changes <= 4; changes++) {
         pthread_t thread;
-        const bool retires = changes == 4; /* `pending` is set, and the slab goes meanwhile */
+        const bool retires = changes == 4; /* stops with `pending` set, and the slab is retired */
         take(&a, cls, blocks, STEPPED * n);
         for (unsigned i = 0; i < STEPPED; i++) {
             late[i] = blocks[i * n];

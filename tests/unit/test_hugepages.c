@@ -1,6 +1,5 @@
-/* Whether huge blocks are filled, from what those before hold; and whether huge pages pay, from the times of first touches: dear ones stop the asking, longer each time;
- * cheap ones shorten that; bursts and a system that gives none change nothing. And of fresh ranges few pages are
- * touched. */
+/* Huge pages: predictions of whether huge blocks will be filled, from earlier ones; whether huge pages
+ * pay, from the times of first touches; and that few pages of fresh ranges are touched for that. */
 #include "backend/hugepages.h"
 
 #include <sys/mman.h>
@@ -12,9 +11,10 @@
 
 enum { SMALL_NS = 500 };
 
+/* The time that all small pages of a unit take. */
 static uint64_t as_small(void) { return SMALL_NS * (HK_UNIT / hk_os_page_size()); }
 
-/* So many units do without before huge pages are asked for again. */
+/* Lets units pass without huge pages until these are asked for again; returns how many passed. */
 static unsigned pause_now(void) {
     unsigned n = 0;
     while (!hk_huge_pages_pay()) {
@@ -24,12 +24,14 @@ static unsigned pause_now(void) {
     return n;
 }
 
+/* Expensive huge pages must stop the requests, each time for longer, up to 1024 units; cheap ones must
+ * shorten the pause. A burst of slow small pages, or a system without huge pages, must not matter. */
 static void prices(void) {
-    hk_huge_pages_note(100 * SMALL_NS, true); /* nothing is known yet: taken for a small page's */
+    hk_huge_pages_note(100 * SMALL_NS, true); /* nothing is known yet: counts as a small page */
     for (unsigned i = 0; i < 100; i++)
         hk_huge_pages_note(SMALL_NS, false);
     CHECK_EQ(pause_now(), 0);
-    hk_huge_pages_note(3 * as_small(), true); /* what it takes now it saves later */
+    hk_huge_pages_note(3 * as_small(), true); /* not dear enough: it saves time later */
     CHECK_EQ(pause_now(), 0);
     unsigned before = 0;
     for (unsigned i = 0; i < 20; i++) {
@@ -48,13 +50,13 @@ static void prices(void) {
     CHECK_EQ(pause_now(), 0);
     hk_huge_pages_note(6 * as_small(), true);
     hk_huge_pages_pass(3 * HK_UNIT);
-    CHECK_EQ(pause_now(), 1);           /* of four, from the beginning */
-    hk_huge_pages_note(SMALL_NS, true); /* the system had none */
+    CHECK_EQ(pause_now(), 1);           /* of four units */
+    hk_huge_pages_note(SMALL_NS, true); /* so fast: a small page */
     CHECK_EQ(pause_now(), 0);
     hk_huge_pages_note(1000 * as_small(), false); /* a burst moves the mean by less than half */
     hk_huge_pages_note(6 * as_small(), true);
     CHECK_EQ(pause_now(), 8);
-    hk_huge_pages_pass(SIZE_MAX); /* nothing is left to do without */
+    hk_huge_pages_pass(SIZE_MAX); /* ends the pause */
     CHECK_EQ(pause_now(), 0);
 }
 
@@ -71,7 +73,8 @@ static char *fresh(size_t units) {
     return start;
 }
 
-/* A block of two units of which the first page may be touched: whether it was. */
+/* Whether hk_huge_pages_try() touches the first page of a fresh block of two units; it must not touch
+ * the second unit. */
 static bool is_tried(void) {
     char *block = fresh(2);
     hk_huge_pages_try(block, 2 * HK_UNIT);
@@ -81,6 +84,8 @@ static bool is_tried(void) {
     return tried;
 }
 
+/* While huge pages are dear, each range must be tried; while cheap, only one in 16 of these. None in a
+ * process that has hardly begun, and only at addresses where a huge page fits. */
 static void tries(void) {
     hk_range_t live;
     size_t used;
@@ -88,15 +93,15 @@ static void tries(void) {
     hk_huge_pages_try(early, HK_UNIT);
     CHECK(!is_touched(early)); /* the process has only begun */
     CHECK(hk_region_take(4 * HK_UNIT, HK_UNIT, 0, &live, &used));
-    for (unsigned i = 0; i < 50; i++) /* so dear that no touch here is that of a huge page */
+    for (unsigned i = 0; i < 50; i++) /* so slow that no touch below counts as a huge page's */
         hk_huge_pages_note(UINT32_MAX, false);
-    for (unsigned i = 0; i < 4; i++) /* the last huge one was dear */
+    for (unsigned i = 0; i < 4; i++) /* the last huge page was dear */
         CHECK(is_tried());
     char *crooked = fresh(3);
     hk_huge_pages_try(crooked + HK_SLICE, 2 * HK_UNIT);
     CHECK(!is_touched(crooked + HK_SLICE) && is_touched(crooked + HK_UNIT));
     hk_os_unmap(crooked, 3 * HK_UNIT);
-    for (unsigned i = 0; i < 10; i++) /* all is forgotten */
+    for (unsigned i = 0; i < 10; i++) /* outweighs those times */
         hk_huge_pages_note(16 * (uint64_t)UINT32_MAX, true);
     CHECK_EQ(pause_now(), 0);
     for (unsigned i = 1; i <= 48; i++)
@@ -105,7 +110,7 @@ static void tries(void) {
     hk_os_unmap(early, HK_UNIT);
 }
 
-/* What holds nothing, and what cannot be read, is not written to, and looking brings nothing in. */
+/* A page of zeros, or one that cannot be read, must not count as written to. */
 static void written(void) {
     char *block = fresh(1);
     const size_t page = hk_os_page_size();
@@ -120,7 +125,8 @@ static void written(void) {
     CHECK(!hk_huge_pages_is_written(block));
 }
 
-/* One byte of a page that is looked at is enough, and one page is not; nor is what lies in even steps, as programs like them. */
+/* Any byte of a sampled page must count, but one written page must still be hollow; so must pages at even
+ * steps, a common pattern, which the sampled pages must not all hit. */
 static void hollow(void) {
     const size_t page = hk_os_page_size();
     char *block = fresh(1);
@@ -132,7 +138,7 @@ static void hollow(void) {
     }
     for (size_t at = 0; at < HK_UNIT; at += page)
         block[at] = 0;
-    unsigned seen = 0; /* with the first one, each of seven others is one too many */
+    unsigned seen = 0; /* beside the first page, any of seven others makes the block not hollow */
     block[0] = 1;
     for (size_t at = page; at < HK_UNIT; at += page) {
         block[at + page - 1] = 1;
@@ -143,7 +149,7 @@ static void hollow(void) {
     hk_os_unmap(block, HK_UNIT);
 }
 
-/* A block of so many units, of each 16 of which so many are written to. */
+/* A fresh block of which the first `of_sixteen` sixteenths are written to. */
 static char *filled_to(size_t units, size_t of_sixteen) {
     char *block = fresh(units);
     for (size_t at = 0; at < units * HK_UNIT; at += hk_os_page_size())
@@ -152,7 +158,8 @@ static char *filled_to(size_t units, size_t of_sixteen) {
     return block;
 }
 
-/* Blocks of up to four times the size of what was filled are believed to be, until one was not. */
+/* Blocks of up to four times the size of a filled one must be expected to be filled, until one ends
+ * unfilled. */
 static void learns(void) {
     char *full = filled_to(4, 16), *half = filled_to(4, 8), *hollow = filled_to(4, 1);
     CHECK(!hk_huge_pages_fill(4 * HK_UNIT));
@@ -171,7 +178,7 @@ static void learns(void) {
     hk_os_unmap(hollow, 4 * HK_UNIT);
 }
 
-/* What begins each of a block's units, and nothing else, does not fill it. */
+/* A block with only the first byte of each unit written must not count as filled. */
 static void learns_in_even_steps(void) {
     char *full = filled_to(4, 16), *sparse = fresh(16);
     for (size_t at = 0; at < 16 * HK_UNIT; at += HK_UNIT)
@@ -184,7 +191,8 @@ static void learns_in_even_steps(void) {
     hk_os_unmap(sparse, 16 * HK_UNIT);
 }
 
-/* Blocks that are larger than what was filled are not believed to be once one lives on that is not; until one is. */
+/* Once a larger block lives on unfilled, blocks larger than it must not be expected to be filled, until
+ * one of its size was filled. */
 static void doubts(void) {
     char *full = filled_to(4, 16), *larger = filled_to(8, 16), *reserved = filled_to(8, 1);
     hk_huge_pages_learn(full, 4 * HK_UNIT, false);

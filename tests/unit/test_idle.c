@@ -10,9 +10,9 @@
 #include "check.h"
 #include "config/table.h"
 #include "front/boundary.h"
-#include "magazines.h"
 #include "policy/purger.h"
 #include "pool_stats.h"
+#include "shelves.h"
 
 enum { SECOND = HK_HOSTILE ? 1 : 1000, LONG = 1000 * SECOND, SIZE = 500, MANY = 600 };
 
@@ -114,6 +114,17 @@ static void loses(void *unused) {
     end();
 }
 
+static void *block;
+static void *hidden(void *p) {
+    __asm__ volatile("" : "+r"(p));
+    return p;
+}
+static void take_one(void) { block = hidden(hak_malloc(SIZE)); }
+static void give_one(void) {
+    hak_free(block);
+    block = NULL;
+}
+
 static void free_one(void) { hak_free(hak_malloc(SIZE)); }
 
 static void stays(void *unused) {
@@ -165,6 +176,29 @@ static void is_observed(void *unused) {
     for (unsigned on = 2; on-- != 0;)
         CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", on ? "1" : "0", NULL, 0) == 0);
     let_it(use_blocks); /* by hits on what was left */
+    CHECK(hk_load_relaxed(sleeper->tc) == &sleeper->cache);
+    let_it(fill_magazines);
+    for (unsigned on = 2; on-- != 0;)
+        CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", on ? "1" : "0", NULL, 0) == 0);
+    CHECK(look_twice()); /* it sleeps, and has not heard of either */
+    check_has_one_each();
+    end();
+}
+
+/* Without a flat map no free goes by the cache, but it shows that its thread is not idle all the same. */
+static void only_frees(void *unused) {
+    (void)unused;
+    start(fill_magazines);
+    hk_thread_t *own = hk_thread_enter();
+    hk_threads_give_up_flat_map();
+    hk_thread_leave(own);
+    CHECK(!hk_map_has_flat());
+    let_it(take_one);
+    now += LONG;
+    CHECK_EQ(hk_idle_look(true, now), SECOND);
+    CHECK_EQ(hk_load_relaxed(&sleeper->idle), HK_TRAPPED);
+    let_it(give_one);
+    CHECK_EQ(hk_load_relaxed(&sleeper->idle), HK_AWAKE);
     end();
 }
 
@@ -189,6 +223,40 @@ static void is_left_behind(void *unused) {
     end();
 }
 
+static void look_on_foot(void) {
+    hk_thread_t *own = hk_thread_enter();
+    hk_store_relaxed(&hk_config.lean_target_mb, 0u);
+    for (unsigned steps = 0; steps < 2; steps++) /* one for the record, one for shelves */
+        hk_purger_step();
+    hk_thread_leave(own);
+}
+static void look_as_purger(void) { hk_idle_look(true, now); }
+
+/* In a fork's child nobody has what lies in the magazines of threads that are not there, nor on shelves, until somebody looks. */
+static void is_given_back_in_a_child(void *look) {
+    start(fill_magazines);
+    of_one_processor();
+    CHECK(bytes_held() != 0 && on_shelves(hk_class_of(64)) != 0);
+    const pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        CHECK(bytes_held() != 0);
+        look == NULL ? look_on_foot() : look_as_purger();
+        CHECK_EQ(bytes_held(), 0);
+        CHECK_EQ(on_shelves(hk_class_of(64)), 0);
+        start(use_blocks);
+        fill_magazines();
+        slots_are_apart(sleeper);
+        end();
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(bytes_held() != 0);
+    let_it(use_blocks);
+    end();
+}
+
 #endif
 
 /* ---- where it was stopped ---- */
@@ -199,7 +267,7 @@ enum { TRAP_FLAG = 0x100, MOST_STEPS = 4000, HELD = 40 };
 static unsigned stop_after; /* so many instructions */
 static volatile sig_atomic_t is_over;
 static atomic_bool asks;
-static void *block, *held_blocks[HELD];
+static void *held_blocks[HELD];
 
 /* Waits there, as where somebody stops all threads by signals. */
 static void on_step(int number, siginfo_t *info, void *context) {
@@ -213,15 +281,6 @@ static void on_step(int number, siginfo_t *info, void *context) {
     *flags = is_over ? *flags & ~(greg_t)TRAP_FLAG : *flags | TRAP_FLAG;
 }
 
-static void *hidden(void *p) {
-    __asm__ volatile("" : "+r"(p));
-    return p;
-}
-static void take_one(void) { block = hidden(hak_malloc(SIZE)); }
-static void give_one(void) {
-    hak_free(block);
-    block = NULL;
-}
 static void take_zeroed(void) { block = hidden(hak_calloc(1, SIZE)); }
 static void move_one(void) { block = hidden(hak_realloc(block, 2 * SIZE)); }
 
@@ -255,14 +314,16 @@ static void count_in_use(void) {
 }
 
 static unsigned robbed; /* so often */
-static void stop(unsigned after) {
+static void rob(void) { robbed += look_twice(); }
+
+static void stop(unsigned after, void (*do_it)(void), void (*meanwhile)(void)) {
     stop_after = after;
     hk_store_seq(&is_done, false);
-    what = be_stopped;
+    what = do_it;
     pthread_barrier_wait(&turn);
     for (; !hk_load_seq(&is_done); sched_yield())
         if (hk_load_seq(&asks)) {
-            robbed += look_twice();
+            meanwhile();
             hk_store_seq(&asks, false);
         }
     pthread_barrier_wait(&turn);
@@ -277,7 +338,7 @@ static void at_each_step(void (*of)(void)) {
         let_it(fill_magazines);
         let_it(count_in_use);
         const size_t before = in_use;
-        stop(after++);
+        stop(after++, be_stopped, rob);
         let_it(use_blocks);
         let_it(count_in_use);
         CHECK_EQ(in_use, before);
@@ -287,12 +348,16 @@ static void at_each_step(void (*of)(void)) {
     CHECK(after > 10 && after < MOST_STEPS && robbed > 10);
 }
 
-static void stopped(void *unused) {
-    (void)unused;
-    CHECK(sigaction(SIGTRAP, &(struct sigaction){.sa_sigaction = on_step, .sa_flags = SA_SIGINFO},
-                    NULL) == 0);
+static void begin_steps(void) {
+    const struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+    CHECK(sigaction(SIGTRAP, &action, NULL) == 0);
     is_over = 1;
     start(fill_magazines);
+}
+
+static void stopped(void *unused) {
+    (void)unused;
+    begin_steps();
     at_each_step(take_one);
     at_each_step(give_one);
     at_each_step(take_zeroed);
@@ -300,9 +365,119 @@ static void stopped(void *unused) {
     end();
 }
 
+/* ---- while it wakes ---- */
+
+static void take_by_steps(void) {
+    is_over = 0;
+    raise(SIGTRAP);
+    take_one();
+    was_stopped = is_over;
+    is_over = 1;
+}
+
+static void wake(void) {
+    take_by_steps();
+    give_one();
+    hk_store_seq(&is_done, true);
+}
+
+static void fill_two(void) {
+    drive(hk_class_of(1024));
+    drive(hk_class_of(2048));
+}
+
+static void nothing(void) {}
+static unsigned after_waking; /* so many of the instructions */
+
+/* The thread has been robbed, and wakes. At each of its instructions, in one of many runs, another thread does something. */
+static void at_each_step_of_waking(void (*before)(void), void (*meanwhile)(void),
+                                   void (*behind)(void)) {
+    enum { BEHIND = 40 };
+    unsigned after = 0;
+    after_waking = 0;
+    do {
+        let_it(fill_two);
+        CHECK(look_twice());
+        before();
+        stop(after++, wake, meanwhile);
+        behind();
+    } while (was_stopped && after_waking < BEHIND);
+    dprintf(STDOUT_FILENO, "met after each of %u instructions\n", after);
+    CHECK(after > 100);
+}
+static void note_whether_awake(void) {
+    after_waking += hk_load_relaxed(&sleeper->idle) == HK_AWAKE;
+}
+
+static void count(void) {
+    note_whether_awake();
+    CHECK(hk_magazine_count(sleeper, hk_class_of(1024)) <= 1);
+    CHECK(hk_magazine_count(sleeper, hk_class_of(2048)) <= 1);
+}
+
+/* What was taken is not counted as if it were still there. */
+static void is_counted(void *unused) {
+    (void)unused;
+    begin_steps();
+    at_each_step_of_waking(nothing, count, nothing);
+    end();
+}
+
+static void observe(void) { CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", "1", NULL, 0) == 0); }
+static void observe_no_more(void) {
+    note_whether_awake();
+    CHECK(hak_ctl("HAKMEM_TINY_FRONT_METRICS", "0", NULL, 0) == 0);
+}
+static void goes_by_its_cache(void) {
+    let_it(take_one);
+    let_it(give_one);
+    CHECK(hk_load_relaxed(sleeper->tc) == &sleeper->cache);
+}
+
+/* Who is observed no more goes by its cache, also if it wakes at that moment. */
+static void is_observed_no_more(void *unused) {
+    (void)unused;
+    if (!hk_option_built(HK_OPTION_front_metrics))
+        return;
+    begin_steps();
+    at_each_step_of_waking(observe, observe_no_more, goes_by_its_cache);
+    end();
+}
+
+/* ---- while it is held ---- */
+
+static void take_while_held(void) {
+    unsigned outside = HK_OUTSIDE;
+    hk_thread_t *own = own_record();
+    CHECK(hk_cas_acquire(&own->gate, &outside, (unsigned)HK_HELD));
+    hk_store_release(own->tc, &hk_thread_rest(own)->trap);
+    take_by_steps();
+    CHECK(hk_kind_is_class(hk_map_kind(block))); /* not a block of the emergency heap */
+    hk_store_release(own->tc, &own->cache);
+    give_one();
+    hk_store_seq(&is_done, true);
+}
+
+static void let_go(void) { hk_gate_leave(sleeper); }
+
+/* A thread whose gate is opened at any instruction of its attempt to enter does enter. */
+static void opened(void *unused) {
+    enum { STEPS = 500 }; /* fewer than it takes until the thread gives up */
+    (void)unused;
+    begin_steps();
+    for (unsigned after = 0; after < STEPS; after++) {
+        stop(after, take_while_held, let_go);
+        CHECK(was_stopped);
+    }
+    end();
+}
+
 #else
 
 static void stopped(void *unused) { (void)unused; }
+static void opened(void *unused) { (void)unused; }
+static void is_counted(void *unused) { (void)unused; }
+static void is_observed_no_more(void *unused) { (void)unused; }
 
 #endif
 
@@ -311,9 +486,15 @@ int main(void) {
     check_passes(stays, NULL);
     check_passes(is_wanted, NULL);
     check_passes(is_observed, NULL);
+    check_passes(only_frees, NULL);
 #if !defined(__SANITIZE_THREAD__)
     check_passes(is_left_behind, NULL);
+    check_passes(is_given_back_in_a_child, NULL);
+    check_passes(is_given_back_in_a_child, &now);
 #endif
     check_passes(stopped, NULL);
+    check_passes(is_counted, NULL);
+    check_passes(is_observed_no_more, NULL);
+    check_passes(opened, NULL);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* Memory that is there and free comes before memory that is not: slabs and single slices are cut from it, and where a large block
- * makes the process larger than it ever was, as much of it goes back. */
+/* Free memory is used before new memory: slabs and single slices must come from slices that have memory;
+ * and when a large block makes the process larger than ever, as much free memory must go back. */
 #include "base/counters.h"
 #include "config/config.h"
 #include "hakmem/hakmem.h"
@@ -12,7 +12,8 @@ static void decommit(uint64_t how) {
     hk_policy_apply();
 }
 
-/* The one that fits best has no memory. A run of more than a slice goes there all the same. */
+/* The superslab that fits best has fresh slices, another dirty ones: slabs and single slices must come
+ * from the latter. Longer runs go by the best fit. */
 static void takes_what_is_there(void) {
     hk_slab_t *fresh = own_superslab(true), *used = own_superslab(false);
     hk_slab_t *most = take_in(fresh, HK_SLICES - 3, 0);
@@ -32,7 +33,9 @@ static void takes_what_is_there(void) {
     hk_pool_give(used);
 }
 
-/* Superslabs of which most is touched, and all goes back: that has been more than came, until somebody looks. */
+/* Memory in use is estimated from the counters of bytes touched and purged. Purging superslabs that were
+ * only partly touched makes them drift; the look at the end must correct that, or the test below fails:
+ * its block would not seem to make the process larger than ever. */
 static void more_goes_than_came(void) {
     enum { ROUNDS = 30, RUNS = 30, BYTES = 5 << 18 };
     static void *runs[RUNS];
@@ -52,7 +55,7 @@ static void more_goes_than_came(void) {
     hk_unlock(&hk_look_lock);
 }
 
-/* Slices that have been written to, and that nobody has. */
+/* A superslab of which half the slices are free and dirty; returns the run that keeps it. */
 static hk_slab_t *dirty_slices(void) {
     hk_slab_t *whole = own_superslab(true), *run = take_in(whole, HK_SLICES / 2, 0);
     clear_the_way();
@@ -61,24 +64,26 @@ static hk_slab_t *dirty_slices(void) {
     return whole;
 }
 
+/* A block that makes the process larger than ever must send as much free memory back; one that does not,
+ * or any without purging, must not. */
 static void a_large_block_takes_their_place(void) {
     const size_t dirty = HK_SLICES / 2 * HK_SLICE;
     hk_slab_t *whole = dirty_slices();
     uint64_t before = hk_counted(purge_bytes);
-    void *much = hak_malloc(64 * HK_MIB); /* more than there ever was; but nobody wants it lean */
+    void *much = hak_malloc(64 * HK_MIB); /* larger than ever, but purging is off */
     CHECK(much != NULL && hk_counted(purge_bytes) == before);
     decommit(HK_DECOMMIT_DONTNEED);
     void *more = hak_malloc(64 * HK_MIB);
     CHECK(more != NULL && hk_counted(purge_bytes) >= before + dirty);
     hak_free(more);
-    purge_all(); /* what is cached is not fresh */
+    purge_all(); /* a cached range would not count as new memory */
     hk_slab_t *again = take_in(whole, HK_SLICES / 2, 0);
     CHECK(again->zeroed && reads_as(again->base, dirty, 0));
     memset(again->base, 0x5a, dirty);
     hk_pool_give(again);
     clear_the_way();
     before = hk_counted(purge_bytes);
-    more = hak_malloc(16 * HK_MIB); /* less than there was */
+    more = hak_malloc(16 * HK_MIB); /* not larger than before */
     CHECK(more != NULL && hk_counted(purge_bytes) == before);
     hak_free(more);
     hak_free(much);

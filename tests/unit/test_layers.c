@@ -1,6 +1,6 @@
-/* The research layers: each one alone against its contract, and all sets of them under threads that
- * free each other's blocks, start, end, and are switched from set to set while they run. What lies
- * in every block tells whether it was given out twice or written to. */
+/* The research layers: each alone, and all sets of them under threads that free each other's blocks,
+ * start, end, and are switched from set to set while they run. Each block's contents show whether it
+ * was handed out twice or overwritten. */
 #include <pthread.h>
 #include <sched.h>
 
@@ -15,7 +15,7 @@ static const hk_layer_t research[] = {HK_LAYER_ULTRAHOT, HK_LAYER_C7_HOT, HK_LAY
                                       HK_LAYER_UNIFIED};
 enum { RESEARCH = sizeof research / sizeof research[0] };
 
-static hk_layers_t layers; /* a thread's, without the thread */
+static hk_layers_t layers; /* belong to no thread */
 
 static bool serves(hk_layer_t layer, unsigned cls) {
     return (hk_layers_of_band[hk_classes[cls].band] & HK_LAYER_BIT(layer)) != 0;
@@ -23,7 +23,7 @@ static bool serves(hk_layer_t layer, unsigned cls) {
 
 /* ---- one layer ---- */
 
-/* The rows of shelves have a shelf for each class that the bands say they serve, and no other. */
+/* A layer must have a shelf for exactly the classes of the bands that it serves. */
 static void classes_are_bands(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         CHECK_EQ(serves(HK_LAYER_ULTRAHOT, cls),
@@ -48,7 +48,7 @@ static size_t bound_of(hk_layer_t layer) {
     return bounds[layer];
 }
 
-/* Fills the layer with blocks of one class until it says it is full; they come back, each once. */
+/* Fills the layer with blocks of one class until it is full; they must come back in reverse, each once. */
 static void fill_and_empty(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
     enum { MOST = 80 };
     void *blocks[MOST];
@@ -66,7 +66,7 @@ static void fill_and_empty(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
     hk_heap_give(heap, cls, blocks, got);
 }
 
-/* A full layer has room once it was made. */
+/* hk_layer_make_room() must make room in a full layer, and return how many blocks it moved. */
 static void make_room(hk_heap_t *heap, hk_layer_t layer, unsigned cls) {
     void *p;
     CHECK_EQ(hk_heap_take(heap, cls, &p, 1), 1);
@@ -107,7 +107,7 @@ static size_t held(unsigned cls) {
     return blocks[cls];
 }
 
-/* A layer that is left out is emptied at the thread's next visit, the magazines like the others. */
+/* A layer that is switched off must be emptied at the thread's next visit to the boundary. */
 static void left_out(hk_layer_t layer, size_t size) {
     const unsigned cls = hk_class_of(size);
     set_plan(0);
@@ -131,7 +131,8 @@ static void left_out(hk_layer_t layer, size_t size) {
     set_plan(plan_of_the_product);
 }
 
-/* So are the magazines; and back with them alone, the layers. */
+/* Magazines that are switched off must be emptied too; so must the lists once magazines alone are on
+ * again. */
 static void magazines_left_out(void) {
     const unsigned cls = hk_class_of(200);
     hak_free(hak_malloc(200));
@@ -148,7 +149,7 @@ static void magazines_left_out(void) {
     hk_trim();
 }
 
-/* The magazines are asked before the lists; blocks that neither has come from the heap. */
+/* UltraHot must be asked before the magazines and the lists: its block comes first, the list's next. */
 static void order(void) {
     const size_t size = 200;
     set_plan(HK_LAYER_BIT(HK_LAYER_SLL));
@@ -156,7 +157,7 @@ static void order(void) {
     hak_free(in_list);
     set_plan(HK_LAYER_BIT(HK_LAYER_SLL) | HK_LAYER_BIT(HK_LAYER_HEAPV2) |
              HK_LAYER_BIT(HK_LAYER_ULTRAHOT));
-    hak_free(in_magazine); /* into UltraHot, which comes first */
+    hak_free(in_magazine); /* goes into UltraHot, the first layer */
     CHECK(hak_malloc(size) == in_magazine);
     CHECK(hak_malloc(size) == in_list);
     hak_free(in_magazine);
@@ -166,7 +167,8 @@ static void order(void) {
     hk_trim();
 }
 
-/* How the direct path for C7 is bound: filled before the first operation, at the first, never. */
+/* The direct path for C7 must be filled before the first operation (early), at the first one (bound), or
+ * never. */
 static void *bound(void *plan) {
     const unsigned classes = HK_C7_LAST - HK_C7_FIRST + 1;
     size_t expected = ((uintptr_t)plan & HK_PLAN_C7_EARLY) != 0 ? HK_SHELF_MOST * classes : 0;
@@ -183,7 +185,7 @@ static void *bound(void *plan) {
 
 static void binding(void) {
     const unsigned how[] = {0, HK_PLAN_C7_BOUND, HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY};
-    for (unsigned i = 0; i < 6; i++) { /* each twice, so that the record is taken over */
+    for (unsigned i = 0; i < 6; i++) { /* each twice: the second time on the same record */
         pthread_t id;
         unsigned plan = HK_LAYER_BIT(HK_LAYER_C7_HOT) | how[i / 2];
         set_plan(plan);
@@ -207,16 +209,16 @@ enum { STEPS = 4000, BAND_STEPS = 300000 };
 #endif
 enum { WORKERS = 3, PLACES = 600, LIFE = 4000 };
 
-/* At the start of every block; all bytes behind it are the low byte of the seed. */
+/* Starts every block; the bytes behind it, up to checked(n), are the low byte of the seed. */
 typedef struct {
     uint32_t n;
     uint32_t seed;
 } head_t;
 
-static _Atomic(head_t *) table[PLACES]; /* atomic: a block belongs to who takes it out */
+static _Atomic(head_t *) table[PLACES]; /* atomic: the thread that takes a block out owns it */
 static atomic_ulong steps;
 static atomic_bool stop;
-static size_t least, most; /* sizes; between runs */
+static size_t least, most; /* sizes; written between runs */
 
 static size_t checked(size_t n) { return hk_min(n, 1200); }
 
@@ -241,7 +243,7 @@ static void drop(head_t *head) {
     hak_free(head);
 }
 
-/* One thread's life: what it takes out of the table was mostly put there by another. */
+/* One thread's life: most blocks that it takes out of the table and frees are another thread's. */
 static void *live(void *number) {
     uint64_t state = (uint64_t)(uintptr_t)number * 0x9e3779b97f4a7c15u + 1;
     for (unsigned i = 0; i < LIFE && !hk_load_relaxed(&stop); i++) {
@@ -273,7 +275,7 @@ static void empty_table(void) {
     hk_trim();
 }
 
-/* Runs the workers while `lead` leads. */
+/* Runs the workers until lead() returns. */
 static void with_workers(size_t from, size_t to, void (*lead)(void)) {
     pthread_t ids[WORKERS];
     least = from;
@@ -291,8 +293,8 @@ static void with_workers(size_t from, size_t to, void (*lead)(void)) {
 
 static void stay(void) { wait_for_steps(BAND_STEPS); }
 
-/* Frees by other threads in the band 513 to 1024 bytes with the lists on: an older front corrupted
- * its lists there. */
+/* Frees by other threads in the band of 513 to 1024 bytes, with the lists on, must not corrupt the
+ * lists. */
 static void lists_in_band_c7(void) {
     const unsigned list = HK_LAYER_BIT(HK_LAYER_SLL);
     const unsigned sets[] = {list, list | HK_LAYER_BIT(HK_LAYER_HEAPV2),
@@ -303,7 +305,8 @@ static void lists_in_band_c7(void) {
     }
 }
 
-/* Every set of layers, counted or not, passed down or not, in an order that skips about. */
+/* Every set of layers, with and without metrics, passdown and C7 binding, in an order that changes many
+ * of them at a time. */
 static void all_sets(void) {
     enum { SETS = 1 << 8 };
     for (unsigned i = 0; i < SETS; i++) {
@@ -318,8 +321,8 @@ static void all_sets(void) {
     }
 }
 
-/* Counted in blocks: what the C library keeps for cached stacks may be in another class by now, as
- * classes are learned. */
+/* Counts blocks, not bytes: learned classes may change the size of what the C library allocates for
+ * cached stacks. */
 static size_t blocks_in_use(void) {
     const size_t none[HK_CLASS_COUNT] = {0};
     hak_stats_t stats = {0};
@@ -346,6 +349,6 @@ int main(void) {
     with_workers(sizeof(head_t), HK_MID_MAX, all_sets); /* the C library gets its memory */
     size_t before = blocks_in_use();
     with_workers(sizeof(head_t), HK_MID_MAX, all_sets);
-    CHECK_EQ(blocks_in_use(), before); /* all that was freed has come back */
+    CHECK_EQ(blocks_in_use(), before); /* no block may be lost */
     return 0;
 }

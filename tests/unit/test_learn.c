@@ -1,6 +1,6 @@
-/* Learned size classes: that a size which many slabs are asked for gets a class of its own, what it
- * serves and what not, that blocks and aligned requests stay right at every moment, the bound, and
- * the way back. */
+/* Learned size classes: a size requested for many slabs must get a class of its own, and lose it again;
+ * which sizes it serves; sizes that must not be learned; the bound; and that blocks and aligned
+ * requests stay right meanwhile. */
 #include <pthread.h>
 
 #include "backend/sizeclass.h"
@@ -11,7 +11,8 @@
 #include "front/tcache.h"
 #include "hakmem/hakmem.h"
 
-/* The table leads each size to a class that holds it, and each fixed class's own size to it. */
+/* The table must lead each size to a class that holds it, and each fixed class's own size to that class;
+ * learned classes must have valid rows. */
 static void table_is_whole(void) {
     for (size_t n = 0; n <= HK_MID_MAX; n++) {
         const unsigned cls = hk_class_of(n);
@@ -40,7 +41,7 @@ enum { MOST = 1 << 17 };
 static void *blocks[MOST];
 static unsigned held;
 
-/* Blocks of n bytes, so many bytes of them; each is written to its end. */
+/* Allocates blocks of n bytes, `bytes` in all, and fills them. */
 static void hold(size_t n, size_t bytes) {
     for (size_t sum = 0; sum < bytes; sum += n) {
         char *p = hak_malloc(n);
@@ -61,6 +62,7 @@ static void free_all(void) {
     held = 0;
 }
 
+/* Many blocks of one size must make a class for it, and for smaller sizes down to the next class. */
 static void a_size_gets_a_class(void) {
     const unsigned fixed = hk_class_of(4368);
     CHECK_EQ(hk_classes[fixed].size, 5120);
@@ -74,10 +76,10 @@ static void a_size_gets_a_class(void) {
     CHECK_EQ(hk_class_of(4096), fixed - 1);
     void *after[64];
     for (unsigned i = 0; i < 64; i++)
-        after[i] = hak_malloc(4368); /* what the magazine of the old class holds is not asked */
+        after[i] = hak_malloc(4368); /* the old class's magazine must not serve these */
     for (unsigned i = 0; i < 64; i++)
         CHECK_EQ(hak_usable_size(after[i]), 4368);
-    CHECK_EQ(hak_usable_size(before), 5120); /* a block stays what it is */
+    CHECK_EQ(hak_usable_size(before), 5120); /* existing blocks keep their class */
     void *moved = hak_realloc(before, 4000);
     CHECK(moved == before);
     hak_free(moved);
@@ -96,7 +98,7 @@ static void aligned_requests_stay_aligned(void) {
         }
 }
 
-/* When its last slab is gone the class serves nobody, and comes back under the same number. */
+/* When its last slab is gone, a class must serve no size; if learned again, it must get the same number. */
 static void there_is_a_way_back(void) {
     const unsigned cls = hk_class_of(4368), end = hk_class_end();
     free_all();
@@ -109,12 +111,12 @@ static void there_is_a_way_back(void) {
     free_all();
 }
 
-/* Sizes all over a class: the one in the middle saves most. Sizes below what a class may waste
- * change nothing. */
+/* No class may be learned for a size that wastes little of its fixed class, is too small to be learned,
+ * or is requested too seldom. */
 static void what_is_not_worth_it(void) {
     const unsigned end = hk_class_end();
     if (HK_HOSTILE)
-        return; /* there, anything is */
+        return; /* there, any size is worth a class */
     hold(5100, 8 * HK_MIB);
     CHECK_EQ(hk_class_of(5100), hk_fixed_class_of(5100));
     hold(500, 4 * HK_MIB);
@@ -124,7 +126,8 @@ static void what_is_not_worth_it(void) {
     free_all();
 }
 
-/* Of two sizes that come alike one is that of most of some slabs in a row. */
+/* Two sizes of one class, requested equally often: by chance most of some slabs in a row are of the same
+ * size, which must not make a class. */
 static void two_sizes_alike(void) {
     const unsigned end = hk_class_end();
     uint64_t chance = 1;
@@ -138,6 +141,7 @@ static void two_sizes_alike(void) {
     CHECK_EQ(hk_class_end(), end);
 }
 
+/* Many sizes are worth a class; only as many as there are spare numbers may be learned. */
 static void classes_are_bounded(void) {
     for (size_t n = 144; n < HK_MID_MAX; n += n / 5 / 16 * 16 + 16)
         if (hk_classes[hk_fixed_class_of(n)].size - n >= n / 12) {
@@ -149,8 +153,9 @@ static void classes_are_bounded(void) {
     aligned_requests_stay_aligned();
 }
 
-/* ---- switched off; beside others ---- */
+/* ---- switched off; a hidden table; several threads ---- */
 
+/* With HAKMEM_LEARN_SIZES=0 nothing must be learned. */
 static void off(void) {
     hk_store_relaxed(&hk_config.learn, 0);
     const unsigned end = hk_class_end();
@@ -161,7 +166,8 @@ static void off(void) {
     hk_store_relaxed(&hk_config.learn, 1);
 }
 
-/* Hidden, the hit path finds nothing, the boundary all, and what is learned meanwhile stays. */
+/* While the table is hidden, hits must find no class, the boundary must, and a class learned meanwhile
+ * must stay. */
 static void hidden(void) {
     hk_classes_hide(true);
     CHECK_EQ(hk_load_relaxed(&hk_class_of_size[100]), 0);
@@ -205,6 +211,7 @@ static void *allocates(void *seed) {
     return NULL;
 }
 
+/* Threads allocate, check and free blocks of random sizes while classes are learned and forgotten. */
 static void threads_learn(void) {
     enum { THREADS = 4 };
     pthread_t threads[THREADS];
@@ -218,7 +225,7 @@ static void threads_learn(void) {
     table_is_whole();
 }
 
-/* ---- slabs that threads have begun ---- */
+/* ---- slabs that threads have hardly used ---- */
 
 enum { BEGINNERS = 24 };
 static pthread_barrier_t together;
@@ -230,7 +237,7 @@ static void *takes_one(void *unused) {
     return unused;
 }
 
-/* A slab of each thread, of which it uses one block, is no reason for a class. */
+/* Many threads use one block of a slab each: that must not make a class. */
 static void beginners_teach_nothing(void *unused) {
     (void)unused;
     pthread_t threads[BEGINNERS];
@@ -240,12 +247,12 @@ static void beginners_teach_nothing(void *unused) {
     for (unsigned i = 0; i < BEGINNERS; i++)
         pthread_join(threads[i], NULL);
     CHECK_EQ(hk_class_end(), HK_CLASS_FIXED);
-    hold(4368, 1700 * HK_KIB); /* and theirs are none when they have gone */
+    hold(4368, 1700 * HK_KIB); /* nor may their slabs hinder it once they are gone */
     CHECK(hk_class_of(4368) >= HK_CLASS_FIXED);
 }
 
 int main(void) {
-    static child_t child; /* which leaves this process with one heap */
+    static child_t child; /* a child, so that this process stays with one heap */
     child_run(&child, beginners_teach_nothing, NULL);
     CHECK_EQ(child.status, 0);
     table_is_whole();

@@ -1,5 +1,5 @@
-/* A limit on memory: what counts is what is mapped, nothing goes beyond, who is told first may free, and all goes
- * on afterwards. */
+/* The memory limit: mapped bytes count; nothing may exceed it; the program's callback may free memory or
+ * raise it; and after a refusal the process must go on as before. */
 #include "backend/limit.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 #include "limits.h"
 #include "os/os.h"
 
-/* Metadata counts and is never refused. */
+/* Held bytes may exceed the limit by the metadata, which counts but is never refused. */
 #define SLACK (2 * HK_MIB)
 
 static size_t held_mb(void) { return hk_held() / HK_MIB; }
@@ -50,7 +50,7 @@ static void check_node(const node_t *node) {
     CHECK_EQ(bytes[node->n - 1], node->n == sizeof *node ? bytes[node->n - 1] : (node->n & 0x7f));
 }
 
-/* Frees every step-th. */
+/* Frees every step-th block of the list, and returns the others in reverse. */
 static node_t *drop(node_t *list, size_t step) {
     node_t *kept = NULL;
     for (size_t i = 0; list != NULL; i++) {
@@ -67,7 +67,7 @@ static node_t *drop(node_t *list, size_t step) {
     return kept;
 }
 
-/* Takes blocks of n bytes until one is refused. */
+/* Allocates blocks of n bytes until one is refused; fails if the limit is exceeded. */
 static node_t *fill(node_t *list, size_t n) {
     for (;;) {
         errno = 0;
@@ -110,6 +110,7 @@ static void random_work(unsigned steps, uint64_t seed) {
     check_held();
 }
 
+/* The account of held bytes must be exact, without a limit, near one, and when the system refuses. */
 static void what_counts(void) {
     hak_free(hak_malloc(100));
     check_held();
@@ -119,7 +120,7 @@ static void what_counts(void) {
     CHECK(hk_region_is_bounded());
     CHECK(hk_held() <= hk_limit() + SLACK);
 #if HK_DEBUG
-    for (long calls = 0; calls < 40; calls++) { /* a system that refuses changes nothing of it */
+    for (long calls = 0; calls < 40; calls++) { /* with a system that refuses */
         hk_os_fail_after(calls);
         random_work(60, (uint64_t)calls + 3);
         hk_os_fail_after(-1);
@@ -131,7 +132,8 @@ static void what_counts(void) {
     check_held();
 }
 
-/* Far from its limit a process is served as ever; from half of it on blocks lie close. */
+/* Far from its limit, a process must not count as bounded; from half of the limit on it must, and packs
+ * blocks closely. */
 static void not_bounded_by_a_far_limit(void *unused) {
     (void)unused;
     limit_mb(held_mb() + 4096);
@@ -144,6 +146,8 @@ static void not_bounded_by_a_far_limit(void *unused) {
 
 /* ---- refusals ---- */
 
+/* For each size: most of the limit can be had, exactly one refusal is counted, and freed memory serves
+ * the same and other sizes. */
 static void refused_and_recovered(void) {
     static const size_t sizes[] = {sizeof(node_t), 100, 5000, 50000, 300000, 700000, 3000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -163,6 +167,7 @@ static void refused_and_recovered(void) {
     }
 }
 
+/* A limit below what is held must only refuse more, until enough is freed or it is raised. */
 static void lowered_and_raised(void) {
     hak_trim();
     limit_mb(0);
@@ -184,10 +189,10 @@ static void lowered_and_raised(void) {
     limit_mb(0);
 }
 
-/* ---- who is told ---- */
+/* ---- the callback ---- */
 
 static struct {
-    node_t *spare; /* what the callback may free */
+    node_t *spare; /* blocks that the callback frees */
     unsigned calls, inner;
     size_t wanted;
     bool allocates, forks;
@@ -198,7 +203,7 @@ static void free_spare(size_t wanted, void *context) {
     told.calls++;
     told.wanted = wanted;
     if (told.allocates) {
-        void *p = hak_malloc(24); /* from what is there */
+        void *p = hak_malloc(24); /* served from free memory */
         CHECK(p != NULL);
         hak_free(p);
         CHECK(hak_malloc(100 * HK_MIB) == NULL && errno == ENOMEM);
@@ -221,6 +226,8 @@ static void free_spare(size_t wanted, void *context) {
     errno = E2BIG;
 }
 
+/* A callback that frees enough must make the allocation succeed. Its own refused allocations must not call
+ * it again, and it may fork; errno must not change. Without memory to free, ENOMEM. */
 static void told_and_freed(bool allocates, bool forks) {
     hak_trim();
     memset(&told, 0, sizeof told);
@@ -255,6 +262,7 @@ static void raise_limit(size_t wanted, void *context) {
     limit_mb(held_mb() + wanted / HK_MIB + 8);
 }
 
+/* A callback that raises the limit must make the allocation succeed. */
 static void told_and_raised(void) {
     CHECK_EQ(hak_limit_on_reached(raise_limit, NULL), 0);
     limit_mb(held_mb() + 8);
@@ -268,7 +276,7 @@ static void told_and_raised(void) {
 /* ---- threads ---- */
 
 enum { THREADS = 4, ROUNDS = 1500, SHARED = 64 };
-static _Atomic(void *) cache[SHARED]; /* what anybody may free */
+static _Atomic(void *) cache[SHARED]; /* any thread may free these blocks */
 static atomic_uint calls, had;
 
 static void free_cache(size_t wanted, void *context) {
@@ -293,6 +301,7 @@ static void *work(void *argument) {
     return NULL;
 }
 
+/* Several threads at the limit: it must hold, the callback must be called, and most requests be met. */
 static void threads(void) {
     hak_trim();
     CHECK_EQ(hak_limit_on_reached(free_cache, NULL), 0);
@@ -311,8 +320,9 @@ static void threads(void) {
     check_held();
 }
 
-/* ---- what cannot be had in any case ---- */
+/* ---- requests that cannot be met in any case ---- */
 
+/* A request for n bytes must be refused without emptying the region cache. */
 static void refused_for_nothing(size_t n) {
     const size_t cached = hk_region_cached();
     CHECK(cached != 0);
@@ -320,7 +330,7 @@ static void refused_for_nothing(size_t n) {
     CHECK_EQ(hk_region_cached(), cached);
 }
 
-/* The heap is not emptied for it; for what might be had, it is. */
+/* For a request beyond reach, free memory must not be given back; for one that might succeed, it must. */
 static void out_of_reach(void *unused) {
     (void)unused;
     void *block = hak_malloc(3 * HK_MIB);
@@ -338,7 +348,8 @@ static void out_of_reach(void *unused) {
 #endif
 }
 
-/* What could never be had says nothing of how much others may have. */
+/* A vast request that the system refuses must not make the process count as bounded, nor cost it the flat
+ * page map. */
 static void out_of_all_reach(void *unused) {
     const size_t gib = (size_t)1 << 30;
     struct rlimit limit;
@@ -349,12 +360,13 @@ static void out_of_all_reach(void *unused) {
     CHECK(!hk_region_is_bounded() && hk_map_has_flat());
     CHECK(syscall(SYS_prlimit64, 0, RLIMIT_AS, &limit, NULL) == 0);
     limit_mb(100 * 1024);
-    set("HAKMEM_ON_LIMIT", "abort"); /* which this is not about: it is the system that refuses */
+    set("HAKMEM_ON_LIMIT", "abort"); /* must not abort: the system refuses, not the limit */
     CHECK(hak_malloc(28 * gib) == NULL);
     CHECK(!hk_region_is_bounded() && hk_map_has_flat());
 }
 
-/* What becomes smaller stays where it is where nothing else can be had, and that is no refusal. */
+/* At the limit, a realloc to a smaller size must keep the block in place; that must not count as a
+ * refusal, which would abort. */
 static void becomes_smaller(void *unused) {
     void *block = hak_malloc(8 * HK_MIB);
     (void)unused;
@@ -367,8 +379,8 @@ static void becomes_smaller(void *unused) {
     CHECK_EQ(hk_counted(refused), refused);
 }
 
-/* Where packs have room and no slab can be had small blocks get places there; for that all that is free goes back once, and
- * what magazines have is not given up for each. */
+/* At the limit, with room in packs but for no slab, small blocks must be served from packs. Magazines may
+ * be flushed once for that, not for each such block. */
 static void packs_serve_small(void *unused) {
     const unsigned cls = hk_class_of(64);
     void *p, *small[8];
@@ -416,7 +428,8 @@ static void go_beyond(void *packets) {
     hak_free(hak_malloc(100 * HK_MIB));
 }
 
-/* The pipe keeps writes apart: what is told comes in one, which another thread's cannot break into. */
+/* HAKMEM_ON_LIMIT=abort must print a summary of the heap and abort. O_DIRECT keeps the pipe's writes
+ * apart: all must come in one write, into which no other thread's can fall. */
 static void aborts(void) {
     static child_t child;
     static char text[2048];

@@ -1,4 +1,5 @@
-/* A limit that is a share of the cgroup's, in a namespace where a file system in memory is the cgroups'. */
+/* HAKMEM_LIMIT_PERCENT, a share of the cgroup's limit, in a mount namespace with a tmpfs in place of the
+ * cgroups. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -18,14 +19,15 @@ static void *set_limit(void *unused) {
     return unused;
 }
 
-/* While one thread reads the cgroup's limit another one sets both options. */
+/* While one thread reads the cgroup's limit, which is a FIFO here, another sets both options. The limit
+ * must be the later setting's, also once the read ends. */
 static void overtaken(void) {
     static const char *const path = HK_OS_CGROUPS "/memory.max";
     pthread_t other;
     CHECK(unlink(path) == 0 && mkfifo(path, 0600) == 0);
     hk_config.limit_percent = 50;
     CHECK(pthread_create(&other, NULL, set_limit, NULL) == 0);
-    const int fd = open(path, O_WRONLY); /* waits until it reads */
+    const int fd = open(path, O_WRONLY); /* returns once the other thread reads */
     CHECK(fd >= 0);
     set("HAKMEM_LIMIT_PERCENT", "0");
     limit_mb(200);
@@ -56,7 +58,7 @@ static void with_a_cgroup(void *unused) {
     CHECK(getrlimit(RLIMIT_NOFILE, &files) == 0);
     CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, files.rlim_max}) == 0);
     errno = E2BIG;
-    limit_mb(1000); /* no file can be opened: what they said last holds */
+    limit_mb(1000); /* no file can be opened: the last limit read must hold */
     CHECK_EQ(hk_limit(), 1073741824 / 100 * 50);
     CHECK_EQ(errno, E2BIG);
     CHECK(setrlimit(RLIMIT_NOFILE, &files) == 0);
@@ -65,13 +67,14 @@ static void with_a_cgroup(void *unused) {
     overtaken();
 }
 
+/* If the cgroup's files cannot be read, no limit follows, and one warning says so. */
 static void without_files(void *unused) {
     (void)unused;
     hk_config.limit_percent = 50;
     CHECK(setrlimit(RLIMIT_NOFILE, &(struct rlimit){0, 0}) == 0);
     hk_limit_apply(true);
     CHECK_EQ(hk_limit(), 0);
-    limit_mb(100); /* says nothing */
+    limit_mb(100); /* must not warn again */
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-/* A process that limits its own addresses gives up the flat page map: at once, or later where that would take what
- * cannot be had. The system's refusal comes from the double. */
+/* A process that limits its own addresses must give up the flat page map: at once, or later if that would
+ * take a lock that is not to be had. The faked system (os double) refuses memory, as at the limit. */
 #include <pthread.h>
 
 #include "backend/pagemap.h"
@@ -12,13 +12,14 @@
 
 #if HK_DEBUG
 
+/* Limits the addresses while the system refuses all memory. */
 static void be_limited(void) {
     hk_os_fail_after(0);
     hk_addresses_limited(true);
     hk_os_fail_after(-1);
 }
 
-/* Far from a limit nothing is given up, nor later without news. */
+/* Far from the limit, the flat map must be kept, also by later allocations. */
 static void far(void *unused) {
     (void)unused;
     hk_addresses_limited(true);
@@ -27,6 +28,7 @@ static void far(void *unused) {
     CHECK(hk_map_has_flat() && !hk_region_is_bounded());
 }
 
+/* Near the limit, the flat map must be gone when hk_addresses_limited() returns, and frees still work. */
 static void at_once(void *unused) {
     (void)unused;
     char *before = hak_malloc(100);
@@ -36,7 +38,7 @@ static void at_once(void *unused) {
     hak_free(hak_malloc(100));
 }
 
-/* Any allocation that comes to the boundary sees to it. */
+/* The flat map must go with the next allocation that comes to the boundary. */
 static void check_late(void) {
     CHECK(hk_map_has_flat() && hk_load_relaxed(&hk_region_look_is_due));
     hk_os_fail_after(0);
@@ -45,7 +47,7 @@ static void check_late(void) {
     CHECK(!hk_map_has_flat());
 }
 
-/* As a handler that has interrupted its thread inside. */
+/* As in a signal handler that interrupted its thread inside the boundary: it is done later. */
 static void from_inside(void *unused) {
     (void)unused;
     hk_thread_t *thread = hk_thread_enter();
@@ -67,7 +69,8 @@ static void *hold_registry(void *unused) {
     return unused;
 }
 
-/* As a child whose parent's other thread had the lock when it was cloned: it does not wait for ever. */
+/* Another thread holds the registry's lock, as in a cloned child in which nobody releases it: the call
+ * must not wait for ever. */
 static void lock_taken(void *unused) {
     pthread_t thread;
     CHECK(pthread_create(&thread, NULL, hold_registry, unused) == 0);
@@ -77,7 +80,7 @@ static void lock_taken(void *unused) {
     CHECK(hk_map_has_flat());
     hk_store_seq(&over, true);
     CHECK(pthread_join(thread, NULL) == 0);
-    hk_store_relaxed(&hk_region_look_is_due, true); /* as when what is handed out has doubled */
+    hk_store_relaxed(&hk_region_look_is_due, true); /* as when the bytes handed out have doubled */
     check_late();
 }
 

@@ -1,4 +1,5 @@
-/* Locks: one holder at a time, who waits for too long gives up if told, and a crowd of waiters sleeps. */
+/* Locks: one holder at a time; hk_lock_unless() gives up when told to; many waiters must sleep instead
+ * of making calls all the time. */
 #include "base/lock.h"
 
 #include <pthread.h>
@@ -33,6 +34,7 @@ static void *add_some(void *unused) {
     return unused;
 }
 
+/* No increment under the lock may be lost. */
 static void one_at_a_time(void) {
     pthread_t threads[WAITERS];
     start_all(threads, add_some);
@@ -68,9 +70,10 @@ static uint64_t now_ms(void) {
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* Of a crowd one or the other wakes now and then, not each of them all the time. */
+/* Many threads wait for 300 ms. Fails if they make too many futex calls: only a few may wake now and
+ * then. */
 static void a_crowd_sleeps(void) {
-    enum { EACH = 8, A_MS = 25 }; /* calls of a thread, and in a millisecond of all */
+    enum { EACH = 8, A_MS = 25 }; /* futex calls allowed: per thread, and per millisecond in all */
     pthread_t threads[WAITERS];
     void *(*const waits[])(void *) = {add_one, try_one, pause_until_done};
     for (unsigned i = 0; i < sizeof waits / sizeof *waits; i++) {
@@ -90,6 +93,7 @@ static void a_crowd_sleeps(void) {
     CHECK_EQ(atomic_load(&refused), 0);
 }
 
+/* All threads that wait in hk_lock_unless() must give up once the flag is set, and none before. */
 static void who_is_told_gives_up(void) {
     pthread_t threads[WAITERS];
     hk_lock(&lock);

@@ -1,4 +1,5 @@
-/* Looks at what is free, in a process that does nothing more: they end, however much of it cannot be given back. */
+/* In a process that does nothing more, the purger's looks must come to an end, even if much free memory
+ * cannot be given back: else it would never sleep. */
 #include "policy/look.h"
 
 #include <unistd.h>
@@ -8,7 +9,7 @@
 #include "config/config.h"
 #include "magazines.h"
 
-/* Whether the next one will find more, as far as this one knows. */
+/* Makes one look; returns whether it gave anything back, or expects that the next one will. */
 static bool look(void) {
     hk_lock(&hk_look_lock);
     hk_look_begin(false, false);
@@ -19,7 +20,8 @@ static bool look(void) {
     return again;
 }
 
-/* As the purger does before it sleeps. */
+/* Looks every `ms` milliseconds until two in a row are in vain, as the purger does before it sleeps. Fails
+ * after `most` looks. */
 static void looks_end(unsigned most, unsigned ms) {
     for (unsigned looks = 0, in_vain = 0; in_vain < 2; looks++) {
         CHECK(looks < most);
@@ -28,7 +30,7 @@ static void looks_end(unsigned most, unsigned ms) {
     }
 }
 
-/* Every second block of each page is free, and no page. */
+/* Every second block is free, but no whole page is. */
 static void what_is_in_pieces(void *unused) {
     enum { SIZE = 1024, BLOCKS = 32 * 1024 };
     static void *blocks[BLOCKS];
@@ -53,7 +55,8 @@ static void *take(size_t n) {
     return p;
 }
 
-/* Of each superslab a few blocks have been replaced by shorter ones: too few for a huge page to be broken for their tails. */
+/* In each superslab, a few blocks have been replaced by shorter ones: too few to break a huge page for
+ * their free tails. */
 static void what_huge_pages_keep(void *unused) {
     enum { UNITS = 40, BLOCKS = UNITS * OF_EACH };
     static void *blocks[BLOCKS];
@@ -72,7 +75,7 @@ static void what_huge_pages_keep(void *unused) {
         hk_large_free(&heap, blocks[i], HK_KIND_LARGE);
         CHECK(take(USED) == blocks[i]);
     }
-    CHECK(look()); /* they will be old */
+    CHECK(look()); /* the tails will be old at the next look */
     looks_end(3000, 10);
 }
 

@@ -1,5 +1,5 @@
-/* Magazines: what one thread may hold back stays within its budget, however it allocates, the
- * option is honoured, a full one gives few blocks back at a time, and a flush everything. */
+/* Magazines: a thread's magazines stay within its budget (HAKMEM_TCACHE_KB) in whatever order they grow; a full
+ * magazine gives few blocks back at a time, and a flush gives back all. */
 #include <pthread.h>
 
 #include "check.h"
@@ -15,7 +15,7 @@ static void check_budget(const char *order) {
     dprintf(STDOUT_FILENO, "%s: magazines may hold %zu bytes, %zu are allowed\n", order, bytes,
             allowed);
     CHECK(bytes <= allowed);
-    /* At least so much, where that is allowed. */
+    /* Nor is the budget wasted: they may hold nine tenths of it, or of `wanted` if that is less. */
     const size_t wanted = HK_HOSTILE ? 256 * HK_KIB : 4 * HK_MIB;
     CHECK(bytes >= hk_min(allowed, wanted) * 9 / 10);
 }
@@ -34,7 +34,7 @@ static void *large_first(void *unused) {
     return unused;
 }
 
-/* One class alone reaches its full magazine: the budget is there to be used. */
+/* A class used alone gets its largest magazine: the budget allows it. */
 static void *one_class(void *unused) {
     unsigned cls = hk_class_of(256);
     drive(cls);
@@ -44,7 +44,7 @@ static void *one_class(void *unused) {
 }
 
 static void *flush_empties(void *unused) {
-    const unsigned last = hk_class_of(256); /* any budget has room for these */
+    const unsigned last = hk_class_of(256); /* fits into any budget */
     for (unsigned cls = 1; cls <= last; cls++)
         drive(cls);
     for (unsigned cls = 1; cls <= last; cls++)
@@ -60,7 +60,7 @@ static void *flush_empties(void *unused) {
     return unused;
 }
 
-/* Where the heap grows, magazines that nobody comes to keep no slab; without lean they do. */
+/* With lean, a growing heap empties idle magazines, so that they keep no slab; without lean it leaves them alone. */
 static void grow(bool lean) {
     enum { BLOCKS = 64 * 1024 };
     static void *blocks[BLOCKS];
@@ -87,7 +87,7 @@ static void *growth_sweeps(void *unused) {
 enum { IN_FEW_SLABS = 4096, LIVE = 8192 };
 static void *live[LIVE];
 
-/* Frees a block; returns how many the magazine gave back for it. */
+/* Frees a block; returns how many blocks the magazine gave back to the heap. */
 static unsigned give_one(unsigned cls, void *p) {
     hk_thread_t *thread = own_record();
     const unsigned before = held(thread, cls);
@@ -108,7 +108,7 @@ static void allocate_shuffled(unsigned cls, unsigned count) {
     }
 }
 
-/* After a flush the empty magazine gets no more blocks than that gave back, or a few, even if there are more. */
+/* After a flush a refill brings no more blocks than the full magazine last gave back, or than 16, even if more are free. */
 static void as_many_come_back(unsigned cls) {
     void *taken[1024];
     unsigned freed = 0, gave = 0, n = 0;
@@ -127,9 +127,9 @@ static void as_many_come_back(unsigned cls) {
         live[--freed] = hak_malloc(hk_classes[cls].size);
 }
 
-/* Whoever takes blocks between his frees never waits for many, nor for as many slabs where there are many of
- * these, and gets no more than he gave; whoever only frees gets rid of twice as many each time. Returns how many go
- * back at a time. */
+/* Replaces blocks out of `count` shuffled ones. A thread that allocates between its frees gives back at most half a
+ * magazine at a time, and fewer if the blocks lie in many slabs; a thread that only frees gives back more each time, up
+ * to a whole magazine. Returns the average that goes back at a time in the first case. */
 static unsigned replace(unsigned count) {
     enum { ROUNDS = 500, MOST = 16 + 64 };
     const unsigned cls = hk_class_of(512), full = hk_classes[cls].magazine;
@@ -163,8 +163,8 @@ static void *few_at_a_time(void *unused) {
     return unused;
 }
 
-/* Where blocks of many sizes are replaced at random, some hundreds of each class, magazines come to have room for what those
- * of a class go up and down by, and nearly every call is a hit. */
+/* Blocks of many sizes are replaced at random, some hundreds of each class: the magazines grow until they absorb the
+ * fluctuation in each class's number of blocks, so that nearly every call is a hit. Fails if they stay too small. */
 static void *replaced_at_random(void *unused) {
     enum { ROUNDS = 500 * 1000, VISITS = 24 };
     uint32_t x = 1;
@@ -190,11 +190,11 @@ static void *replaced_at_random(void *unused) {
 
 enum { ONE_WAY = 8192, NARROW = HK_HOSTILE ? 1 : 128 };
 
-/* The most for one way, of small blocks and of larger ones. */
+/* The capacity for a thread that only allocates or only frees, of small blocks and of larger ones. */
 static const struct { unsigned size, most; } narrow[] = {{64, NARROW}, {1024, HK_HOSTILE ? 1 : 64}};
 
-/* A thread that only takes, or only frees what others took, gets a narrow magazine, and no wide one; one that does
- * both in turn does. */
+/* A thread that only allocates, or only frees other threads' blocks, gets a narrow magazine; a thread that does both
+ * in turn gets a wide one (in_turn). */
 static void *only_takes(void *blocks) {
     for (unsigned i = 0; i < ONE_WAY; i++)
         ((void **)blocks)[i] = hak_malloc(narrow[i % 2].size);
@@ -211,7 +211,7 @@ static void *only_frees(void *blocks) {
     return blocks;
 }
 
-/* What a thread seldom comes to stays small, however many blocks it takes of that in the end. */
+/* The magazine of a class that the thread visits seldom stays small, however many blocks it allocates in all. */
 static void *takes_seldom(void *blocks) {
     enum { ROUNDS = 20, FEW = 8 };
     const unsigned cls = hk_class_of(256);
@@ -238,7 +238,8 @@ static void *in_turn(void *blocks) {
     return blocks;
 }
 
-/* Of a sparse class few blocks are kept by a thread that takes and frees in turn, and many by one that only frees. */
+/* In a sparse class the magazine of a thread that allocates and frees in turn stays small, and grows if the thread only
+ * frees; when the class is no longer sparse, it becomes as wide as before. */
 static void *little_of_sparse(void *blocks) {
     enum { ROUNDS = 400, SPARSE = 8, MANY = 4096 };
     static void *all[MANY];
@@ -249,7 +250,7 @@ static void *little_of_sparse(void *blocks) {
         all[i] = hak_malloc(64);
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)1 << cls);
     for (unsigned round = 0; round < ROUNDS; round++) {
-        const unsigned n = mag->capacity + 2u; /* comes to both ends */
+        const unsigned n = mag->capacity + 2u; /* runs the magazine empty and full */
         for (unsigned i = 0; i < n; i++)
             hak_free(all[i]);
         for (unsigned i = 0; i < n; i++)
@@ -260,7 +261,7 @@ static void *little_of_sparse(void *blocks) {
         hak_free(all[i]);
     CHECK(HK_HOSTILE || mag->capacity > SPARSE);
     hk_store_relaxed(&hk_heap_sparse, (uint64_t)0);
-    return in_turn(blocks); /* as wide as ever */
+    return in_turn(blocks); /* checks that it is wide again */
 }
 
 static void wide(void *unused) {
@@ -275,8 +276,8 @@ static void wide(void *unused) {
     }
 }
 
-/* In a thread of a process of its own: no record is inherited, with magazines that have grown
- * already. */
+/* Runs the test in a new thread; check_passes() gives it a process of its own, so that the thread inherits no record
+ * whose magazines have grown already. */
 static void in_new_thread(void *argument) {
     void *(*fn)(void *);
     memcpy(&fn, argument, sizeof fn);
@@ -292,7 +293,7 @@ static void exec_with_option(void *kib) {
     _exit(127);
 }
 
-/* As where the main thread has a record before the options are read. */
+/* The budget is halved after the thread got its record, as if the record were older than the options. */
 static void lowered(void *unused) {
     (void)unused;
     hak_free(hak_malloc(100));
@@ -300,7 +301,8 @@ static void lowered(void *unused) {
     small_first(NULL);
 }
 
-/* One of many threads whose blocks are shuffled gets several at a time, as far as its budget goes. */
+/* Under the guard a refill brings several blocks, which are shuffled; with many threads, too, the magazines that it
+ * grows stay within the budget. */
 static void *visits_all(void *unused) {
     for (unsigned cls = HK_CLASS_FIXED - 1; cls >= 1; cls--) {
         hak_free(hidden(hak_malloc(hk_classes[cls].size - 1)));
@@ -321,7 +323,7 @@ static void guarded_in_crowd(void *unused) {
 int main(int argc, char **argv) {
     void *(*orders[])(void *) = {small_first,   large_first,   one_class,         flush_empties,
                                  growth_sweeps, few_at_a_time, replaced_at_random};
-    if (argc == 2) { /* run by exec_with_option: the main thread's budget, and a later one's */
+    if (argc == 2) { /* run by exec_with_option: the budgets of the main and a new thread */
         CHECK_EQ(hk_option(tcache_kb), strtoull(argv[1], NULL, 10));
         small_first(NULL);
         in_new_thread(&orders[1]);

@@ -1,5 +1,6 @@
-/* Signal handlers that interrupt the boundary at each of its instructions while it changes a magazine, and free blocks of that class
- * there: no block has two owners, no magazine holds more than it has room for, and no more are lost than that. */
+/* A signal handler interrupts the boundary at each instruction around a change of a magazine, and frees blocks of the
+ * same class: no block gets two owners, no magazine exceeds its capacity, and at most the blocks that the handler
+ * freed are lost. */
 #include <signal.h>
 #include <ucontext.h>
 
@@ -14,14 +15,15 @@
 enum { TRAP_FLAG = 0x100, SIZE = 500, OTHER = 1000, HELD = 1200 };
 
 static struct {
-    unsigned after; /* so many instructions */
-    unsigned frees; /* so many blocks */
+    unsigned after; /* instructions inside the boundary before the handler acts */
+    unsigned frees; /* blocks that the handler frees */
 } how;
 static volatile sig_atomic_t is_over;
-static char *held_blocks[2 * HELD], *one; /* whose free, or malloc, is interrupted */
+static volatile sig_atomic_t acted;       /* how often the handler freed blocks */
+static char *held_blocks[2 * HELD], *one; /* the block whose free or malloc is interrupted */
 static unsigned count;
 
-/* Of the first round: what was changed, and after how many instructions. */
+/* From the first round, which only looks: after how many instructions the magazine's top or limit changed. */
 enum { CHANGES = 32, AROUND = 4 };
 static struct {
     unsigned count, steps;
@@ -40,7 +42,7 @@ static void look(unsigned step) {
     seen.limit = limit;
 }
 
-/* Not in a hit, which may lose what it is about. */
+/* Counts only instructions inside the boundary: a signal during a hit may lose the block that the hit moves. */
 static void on_step(int number, siginfo_t *info, void *context) {
     greg_t *flags = &((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL];
     const bool inside = hk_load_relaxed(&own_record()->gate) == HK_INSIDE;
@@ -51,6 +53,7 @@ static void on_step(int number, siginfo_t *info, void *context) {
         for (unsigned i = 0; i < how.frees; i++)
             hak_free(held_blocks[--count]);
         is_over = 1;
+        acted++;
     }
     *flags = is_over ? *flags & ~(greg_t)TRAP_FLAG : *flags | TRAP_FLAG;
 }
@@ -67,7 +70,7 @@ static void hold(unsigned n) {
         held_blocks[count++] = hidden(hak_malloc(SIZE));
 }
 
-/* How many blocks nobody has; less than none: two have one. */
+/* Blocks that are neither in a magazine nor in use, i.e. lost; negative: a block has two owners. */
 static long nobodys(void) {
     hk_thread_t *thread = own_record();
     hk_heap_collect(&thread->heap);
@@ -83,7 +86,7 @@ static long nobodys(void) {
     return ((long)pool_stats().active - blocks) / (long)hk_classes[cls()].size;
 }
 
-/* ---- what is interrupted ---- */
+/* ---- the operations that are interrupted ---- */
 
 static void free_one(void) {
     hak_free(one);
@@ -102,7 +105,7 @@ static void flush(void) {
     hk_thread_leave(thread);
 }
 
-/* ---- and before that ---- */
+/* ---- the state in which each begins ---- */
 
 static void fill_up(void) {
     hold(HELD);
@@ -125,7 +128,7 @@ static void fill_few(void) {
     while (hk_load_relaxed(&t->cache.top[cls()]) != t->cache.limit[cls()])
         hak_free(held_blocks[--count]);
 }
-static unsigned more; /* than half */
+static unsigned more; /* 0: the magazine is half full; 1: full */
 static void make_large(void) {
     hk_store_relaxed(&hk_config.tcache_kb, 2048u);
     drive(cls());
@@ -151,14 +154,17 @@ static void interrupt(unsigned after, unsigned frees, void (*before)(void), void
         free_one();
 }
 
-/* Around each change of where the magazine is, and ends. */
+/* Interrupts at each instruction around each change of the magazine's top or limit. */
 static void at_each(unsigned frees, void (*before)(void), void (*op)(void)) {
+    interrupt(0, 0, before, op); /* takes longer than later ones: it may need a new slab */
     memset(&seen, 0, sizeof seen);
     interrupt(0, 0, before, op);
     CHECK(seen.count != 0 && seen.count < CHANGES);
+    acted = 0;
     for (unsigned i = 0; i < seen.count; i++)
         for (unsigned n = (unsigned)hk_minus(seen.at[i], AROUND); n < seen.at[i] + AROUND; n++)
             interrupt(n, frees, before, op);
+    CHECK(acted >= (int)seen.count); /* at the changes themselves, at least */
 }
 
 int main(void) {
@@ -167,7 +173,7 @@ int main(void) {
                   &(struct sigaction){.sa_sigaction = on_step, .sa_flags = SA_SIGINFO | SA_NODEFER},
                   NULL) == 0);
     if (HK_HOSTILE)
-        return 0; /* its magazines have room for one block, and hardly change */
+        return 0; /* magazines of a hostile build have room for one block, and hardly change */
     for (unsigned frees = 1; frees <= 3; frees += 2) {
         at_each(frees, fill_few, free_one);
         drive(cls());

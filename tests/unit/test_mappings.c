@@ -1,5 +1,5 @@
-/* Mappings to spare: how many there are, that they are there once and go when they are let go, what counts as short, and
- * how long moving and cutting then wait. */
+/* Spare mappings: how many there are, that they are made once and unmapped on request, when mappings count as short,
+ * and how many calls then go without moving pages. */
 #include "backend/mappings.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static const char *all_mappings(void) {
     return text;
 }
 
-/* Mappings of one OS page that nobody can read. */
+/* Mappings of one inaccessible OS page. */
 static unsigned holes(void) {
     unsigned n = 0;
     for (const char *line = all_mappings(); *line != '\0'; line = strchr(line, '\n') + 1) {
@@ -40,10 +40,11 @@ static unsigned holes(void) {
     return n;
 }
 
-/* ---- there, and gone ---- */
+/* ---- made, and unmapped ---- */
 
 static uint64_t made(unsigned kind) { return hk_load_relaxed(&hk_counters[kind]); }
 
+/* The spare mappings are made once, and unmapped once. */
 static void there_and_gone(void) {
     const bool seen = !is_emulated("the mappings of a process");
     const unsigned before = seen ? holes() : 0;
@@ -74,14 +75,14 @@ static void *want_them(void *unused) {
     return unused;
 }
 
-/* Of threads that make them at once one does; what the others made is gone. */
+/* Threads race to make the spare mappings: one set stays, the losers' are unmapped. Fails if they leak. */
 static void made_at_once(void) {
     pthread_t threads[THREADS];
     const unsigned before = holes();
     CHECK(pthread_barrier_init(&barrier, NULL, THREADS + 1) == 0);
     for (unsigned i = 0; i < THREADS; i++)
         CHECK(pthread_create(&threads[i], NULL, want_them, NULL) == 0);
-    const unsigned stacks = holes(); /* their fences */
+    const unsigned stacks = holes(); /* with the fences of the threads' stacks */
     for (unsigned i = 0; i < ROUNDS; i++) {
         pthread_barrier_wait(&barrier);
         pthread_barrier_wait(&barrier);
@@ -94,7 +95,7 @@ static void made_at_once(void) {
 
 /* ---- short ---- */
 
-/* Until moving may be tried again. */
+/* Calls refused until moving may be tried again. */
 static unsigned calls_without(void) {
     unsigned n = 0;
     while (n < 10 * HK_PATIENCE && !hk_mappings_may(&hk_region_no_moves))
@@ -102,6 +103,7 @@ static unsigned calls_without(void) {
     return n;
 }
 
+/* After a refusal HK_PATIENCE calls go without moving pages. */
 static void waited(void) {
     CHECK_EQ(calls_without(), 0);
     hk_region_save_mappings();
@@ -112,7 +114,7 @@ static void waited(void) {
 #if HK_DEBUG
 enum { ASKED = 1 + READABLE }; /* the range, then each page */
 
-/* The system grants so many of the calls. */
+/* The system grants that many calls, then refuses. */
 static bool there_after(long calls) {
     hk_os_fail_after(calls);
     const bool there = hk_mappings_to_spare();
@@ -127,9 +129,11 @@ static bool may_be_taken_after(long calls) {
     return may;
 }
 
+/* Mappings are short once the spare ones could not all be made, until they can; an attempt that fails leaves none. */
 static void short_of_them(void) {
     const unsigned before = holes();
-    CHECK(!there_after(0)); /* for want of addresses, as far as anybody knows */
+    /* the first call is the reservation: refused perhaps for want of addresses, so not short */
+    CHECK(!there_after(0));
     CHECK(!hk_mappings_are_short() && may_be_taken_after(0));
     for (long calls = 1; calls < ASKED; calls++) {
         CHECK(!there_after(calls));
@@ -138,11 +142,12 @@ static void short_of_them(void) {
         CHECK_EQ(holes(), before);
         CHECK(!hk_mappings_let_go());
         CHECK(there_after(ASKED) && !hk_mappings_are_short());
-        CHECK(may_be_taken_after(0)); /* nobody is asked */
+        CHECK(may_be_taken_after(0)); /* without a system call */
         CHECK(hk_mappings_let_go() && !hk_mappings_are_short());
     }
 }
 
+/* While mappings are short, the wait starts anew each time that it ends. */
 static void waited_while_short(void) {
     CHECK(!there_after(1));
     hk_region_save_mappings();

@@ -1,5 +1,5 @@
-/* Marks in the page tables (Linux 6.13): fences and holes that cut no mapping. Where the system has none all is done by protection, as
- * before, and half of this is left out. */
+/* Marks in the page tables (Linux 6.13): fences and holes that split no mapping. Where the system has no marks,
+ * protection does the same and splits mappings; then only that half of the test runs. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <sys/mman.h>
@@ -13,14 +13,14 @@
 #include "guard/header.h"
 #include "os/os.h"
 
-/* Of ten blocks so many mappings. */
+/* The most mappings that ten blocks may take. */
 enum { WITH_MARKS = 2, WITHOUT = 25 };
 
 enum { BLOCKS = 300, BYTES = 40000 };
 static child_t child;
 static char *blocks[BLOCKS];
 
-/* The next mark is refused, and says this. */
+/* The next mark is refused with this errno; 0: it is not refused. */
 static int next_refusal;
 
 int madvise(void *p, size_t n, int advice) {
@@ -47,7 +47,7 @@ static int mappings_there(void) {
     return n;
 }
 
-/* Nobody reads or writes what has a mark, here or in a child; once it has none it reads as zero. */
+/* A marked page cannot be accessed, here or in a forked child; once unmarked it reads as zero. */
 static void marks_hold(void) {
     const size_t page = hk_os_page_size();
     char *p = hk_os_map(3 * page, page);
@@ -69,7 +69,7 @@ static bool is_fenced(const char *p, size_t n) {
            !hk_os_readable((const char *)hk_align_up((uintptr_t)p + n, page));
 }
 
-/* Returns how many mappings more there are than before; a sanitizer may have fewer. */
+/* Returns how many more mappings there are than before; negative where a sanitizer gave up some of its own. */
 static int take_blocks(void) {
     hak_trim();
     const int before = mappings_there();
@@ -87,7 +87,7 @@ static void free_blocks(void) {
     hak_trim();
 }
 
-/* One that is made longer and shorter where it is, and what serves again cut to fit: the fences are where the body ends. */
+/* A block that is resized in place, or reuses a longer one's memory: its fence always lies where its body ends. */
 static void fences_move(void) {
     for (unsigned i = 0, state = 1; i < BLOCKS; i++) {
         state = state * 1103515245 + 12345;
@@ -106,7 +106,7 @@ static void fences_move(void) {
     }
 }
 
-/* How many superslabs have holes, and how many have them by marks; each hole is one. */
+/* Counts the superslabs that have holes, and those whose holes are marks; checks that no hole is readable. */
 static unsigned holes(unsigned *marked) {
     unsigned n = 0;
     *marked = 0;
@@ -121,7 +121,8 @@ static unsigned holes(unsigned *marked) {
     return n;
 }
 
-/* Superslabs come and go: in the next one nothing of the last one's holes is left. */
+/* Superslabs come and go: a new superslab in reused memory has no mark left from the holes of the one before, or the
+ * writes below would fault. */
 static void holes_come_and_go(bool marks) {
     enum { SMALL = 30000, MANY = 12 * (int)(HK_UNIT / SMALL) };
     static char *small[MANY];
@@ -136,20 +137,20 @@ static void holes_come_and_go(bool marks) {
         CHECK(marks ? marked != 0 : round == 0 || marked < with);
         for (unsigned i = 0; i < MANY; i++)
             hak_free(small[i]);
-        if (round % 2 != 0) /* else their memory is kept, and serves the next ones */
+        if (round % 2 != 0) /* in other rounds their memory is kept and reused */
             hak_trim();
     }
 }
 
-/* Where memory was wanting, or is not there, that says nothing of others: a block has its fences all the same, and the next ones
- * have marks. */
+/* A refusal for want of memory, or of an unmapped range, concerns that range only: the block has fences by
+ * protection, and the next blocks have marks. */
 static void refuse_one(void) {
     const size_t page = hk_os_page_size();
     char *p = hk_os_map(page, page);
     hk_os_unmap(p, page);
     CHECK(!hk_os_mark(p, page) && hk_os_marks());
     p = hak_malloc(BYTES);
-    hak_trim(); /* or one that has waited might serve */
+    hak_trim(); /* else a freed fenced block might be reused, without a new mark */
     next_refusal = ENOMEM;
     char *q = hak_malloc(BYTES), *r = hak_malloc(BYTES);
     CHECK(next_refusal == 0 && hk_os_marks());
@@ -158,7 +159,7 @@ static void refuse_one(void) {
     hak_free(p), hak_free(q), hak_free(r);
 }
 
-/* Of memory that is locked, as where the system has no such advice; there are none from then on. */
+/* EINVAL, as for locked memory or from a system without marks: no mark is tried from then on. */
 static void refuse_marks(void) {
     const size_t page = hk_os_page_size();
     char *p = hk_os_map(page, page);
@@ -167,7 +168,8 @@ static void refuse_marks(void) {
     hk_os_unmap(p, page);
 }
 
-/* Where the system stops half-way, at what is locked, nothing has a mark. From then on there are none. */
+/* The system stops half-way, at a locked page: the pages before it lose their marks again. It counts as a refusal
+ * for good, as in refuse_marks(). */
 static void one_is_locked(void) {
     const size_t page = hk_os_page_size();
     char *p = hk_os_map(3 * page, page);
@@ -175,11 +177,12 @@ static void one_is_locked(void) {
     if (syscall(SYS_mlock, p + page, page) == 0) {
         CHECK(!hk_os_mark(p, 3 * page));
         CHECK(hk_os_readable(p) && hk_os_readable(p + page) && hk_os_readable(p + 2 * page));
+        CHECK(!hk_os_marks());
     }
     hk_os_unmap(p, 3 * page);
 }
 
-/* A page of a block is locked when that is made shorter, and it can be made longer again. */
+/* A block with a locked page can be made shorter, and longer again. */
 static void locked_blocks_are_cut(void) {
     const size_t page = hk_os_page_size(), n = 40 * page;
     char *p = hak_malloc(n);
@@ -209,7 +212,7 @@ int main(void) {
     } else {
         CHECK(take_blocks() < BLOCKS * WITHOUT / 10);
     }
-    refuse_marks(); /* those that are there have theirs to the end */
+    refuse_marks(); /* existing blocks keep their marks */
     fences_move();
     free_blocks();
     CHECK(take_blocks() < BLOCKS * WITHOUT / 10);

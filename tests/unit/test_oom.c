@@ -1,6 +1,6 @@
-/* Out of memory at every point: the system refuses from its Nth call on, for each N in turn. A
- * request succeeds, or fails with NULL and ENOMEM; nothing is lost, and afterwards all is as
- * before. Each N runs in a child of its own, so that none finds what another has left. */
+/* Out of memory at every point: the system refuses from its Nth call on, for each N in turn. A request succeeds, or
+ * fails with NULL and ENOMEM; no memory leaks, and afterwards all requests succeed again. Each N runs in a child of
+ * its own, so that it starts without memory that an earlier run cached. */
 #include <errno.h>
 #include <pthread.h>
 
@@ -21,8 +21,8 @@ typedef struct {
 static block_t blocks[BLOCKS];
 static unsigned refusals;
 
-/* Every byte of a small block, few of a large one: enough to see a block that was given out
- * twice. */
+/* Steps between the bytes written: every byte of a small block, few of a large one; enough to detect a block that
+ * was given out twice. */
 static size_t stride(size_t n) { return n <= 4096 ? 1 : n <= HK_MID_MAX ? 509 : 65521; }
 
 static void fill(block_t *block) {
@@ -41,7 +41,7 @@ static bool accept(block_t *block, void *p, size_t n) {
         refusals++;
         return false;
     }
-    CHECK_EQ(errno, 0); /* success leaves it alone */
+    CHECK_EQ(errno, 0); /* success does not set errno */
     CHECK(hak_usable_size(p) >= n);
     *block = (block_t){p, n};
     fill(block);
@@ -109,16 +109,16 @@ static void fail_after(void *argument) {
     check_and_free_all();
     CHECK(in_use_settled(before, 5000) <= before);
     refusals = 0;
-    allocate_all(); /* as if nothing had been */
+    allocate_all(); /* the refusals left nothing behind */
     CHECK_EQ(refusals, 0);
-    /* what is cached serves, what is freed can be freed without the system's help */
+    /* blocks can be freed without the system's help */
     hk_os_fail_after(n);
     check_and_free_all();
     hk_os_fail_after(-1);
     CHECK(in_use_settled(before, 5000) <= before);
 }
 
-/* ... and from a thread that has not: its record is refused as well. */
+/* ... and from a new thread, whose record may be refused as well. */
 static pthread_barrier_t barrier;
 
 static void *late_thread(void *argument) {

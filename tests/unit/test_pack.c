@@ -1,5 +1,5 @@
-/* Packs against a model of them, frees that are put aside, who gives their pages back, and the stock that their
- * descriptors come from. */
+/* Packs against a model of them; frees that are put aside; free pages given back by a purge, a look and a trim; and
+ * the stock that their descriptors come from. */
 #include "backend/pack.h"
 
 #include "backend/meta.h"
@@ -19,7 +19,7 @@ static struct {
     size_t grains;
 } model[BLOCKS];
 
-/* Each block has the number of its place at both ends: two that overlap would show. */
+/* Writes the block's index to both ends: an overlap overwrites one of them. */
 static void mark(unsigned i) {
     CHECK_EQ(hk_pack_usable(model[i].p), model[i].grains * HK_GRAIN);
     model[i].p[0] = model[i].p[model[i].grains * HK_GRAIN - 1] = (char)i;
@@ -69,7 +69,7 @@ static void blocks_like_the_model(void) {
     }
 }
 
-/* What is put aside is nobody's any more, and its memory nobody else's yet. */
+/* A block put aside no longer counts as a block, but its bytes are not free until hk_pack_free_late(). */
 static void what_is_put_aside(void) {
     size_t aside = 0;
     for (unsigned i = 0; i < BLOCKS; i += 2) {
@@ -84,7 +84,7 @@ static void what_is_put_aside(void) {
     CHECK_EQ(hk_pack_free_late(), 0);
 }
 
-/* A pack's memory goes when its last block does; the next one has the descriptor that was left. */
+/* A pack is released with its last block; the next pack reuses its descriptor. */
 static void all_goes(void) {
     const size_t live = hk_region_live(), packs = hk_pack_stats().packs;
     for (unsigned i = 0; i < BLOCKS; i++)
@@ -103,8 +103,8 @@ static void all_goes(void) {
     CHECK(p != NULL && hk_map_owner(p) == descriptor);
 }
 
-/* Whole OS pages that blocks have left go, and only these, whoever lies beside them; they serve again, and are not purged
- * twice. Of what was left since the last look nothing goes where that is asked. */
+/* A purge gives back the whole OS pages of freed blocks, and nothing of their neighbours; the pages can be used
+ * again, and are not purged twice. An aged purge leaves pages that were freed since the last one. */
 static void pages_of_free_grains(void) {
     enum { N = 3, BYTES = 200 * HK_GRAIN };
     char *blocks[N];
@@ -137,7 +137,7 @@ static void pages_of_free_grains(void) {
     CHECK_EQ(hk_pack_stats().dirty, 0);
 }
 
-/* A look without a target leaves a share of what is in use. */
+/* A whole look of the purger; with no target, memory worth a share of what is in use may stay. */
 static void look(void) {
     hk_lock(&hk_look_lock);
     hk_look_begin(false, false);
@@ -148,7 +148,7 @@ static void look(void) {
 
 static void trim(void) { hak_trim(); }
 
-/* What blocks have left in packs goes by each of the two, and what lies beside it stays. */
+/* A look, and a trim, give back the free pages of packs; the blocks between them keep their contents. */
 static void given_back_by(void (*way)(void), size_t may_stay) {
     enum { N = 60, BYTES = 200 * HK_GRAIN, HOLES = N / 2 * BYTES };
     char *blocks[N];
@@ -166,8 +166,8 @@ static void given_back_by(void (*way)(void), size_t may_stay) {
     }
 }
 
-/* Of two packs the one with just enough room, though the other is newer and has more: it is found by its room, and
- * nobody walks over all packs. */
+/* Of two packs the one with just enough room serves, although the other is newer and has more room: packs are found
+ * by their room. */
 static void just_enough_room(void) {
     enum { FULL = HK_UNIT / HK_PACK_MOST, LEFT = 100 * HK_GRAIN };
     char *blocks[FULL + 1];
@@ -186,8 +186,8 @@ static void just_enough_room(void) {
     CHECK_EQ(hk_pack_stats().packs, 0);
 }
 
-/* What an aligned block leaves serves the next one like it, though a run that is that long need not; and where no
- * run is long enough for certain, one that happens to do serves. */
+/* The hole of an aligned block serves the next such block, although a hole of that length need not hold one at
+ * another address. If no free run is long enough at any address, a run that happens to be aligned serves. */
 static void aligned_holes(void) {
     enum { N = 40, ALIGN = 8192, BYTES = 40000, STEP = 5 * ALIGN };
     char *blocks[N];
@@ -196,7 +196,7 @@ static void aligned_holes(void) {
         CHECK((blocks[i] = hk_pack_alloc(BYTES, ALIGN)) != NULL &&
               (uintptr_t)blocks[i] % ALIGN == 0);
     CHECK_EQ(hk_pack_stats().packs, 1);
-    char *rest = hk_pack_alloc(HK_UNIT - N * STEP, 1); /* and the pack is full */
+    char *rest = hk_pack_alloc(HK_UNIT - N * STEP, 1); /* fills the pack */
     CHECK(rest == blocks[0] + N * STEP);
     for (unsigned i = 1; i < N; i += 3) {
         hk_pack_free(blocks[i]);
@@ -239,7 +239,7 @@ static void descriptors_are_used_again(void) {
 }
 
 int main(void) {
-    hak_free(hak_malloc(1)); /* which starts it all */
+    hak_free(hak_malloc(1)); /* sets up the allocator */
     hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF);
     hk_store_relaxed(&hk_config.lean_target_mb, (uint64_t)0);
     hk_policy_apply(); /* nobody else purges */

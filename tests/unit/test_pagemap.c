@@ -1,5 +1,5 @@
-/* The page map: kinds and owners at addresses that belong to nobody, boundaries of its leaves and
- * of the flat map's OS pages, agreement of its two forms, and life without the flat one. */
+/* The page map: kinds and owners at foreign addresses, the boundaries of its leaves and of the flat map's OS pages,
+ * agreement of its two forms, and a process without the flat map. */
 #include "backend/pagemap.h"
 
 #include <sys/mman.h>
@@ -32,11 +32,11 @@ static void check_kind(const void *p, unsigned kind) {
         CHECK_EQ(flat_kind(p), kind);
 }
 
-/* Any but FOREIGN. */
+/* Any kind but FOREIGN. */
 static unsigned a_kind(size_t i) { return 1 + (unsigned)(i % (HK_KIND_COUNT - 1)); }
 
-/* Commits [start, start+bytes), gives every slice a kind of its own and reads all of them back,
- * first and last byte; the neighbours stay foreign. */
+/* Commits [start, start+bytes), sets neighbouring slices to different kinds and reads each back at its first and last
+ * byte; the slices beside the range stay foreign. */
 static void whole_range(uintptr_t start, size_t bytes) {
     size_t slices = bytes / HK_SLICE;
     CHECK(hk_map_commit(at(start), bytes));
@@ -99,7 +99,7 @@ static void owners(void) {
     hk_map_set_owner(at(second), NULL);
 }
 
-/* Live blocks of all kinds: both forms name the class or kind of the block's first slice. */
+/* For live blocks of all kinds both forms of the map give the class or kind of the block's first slice. */
 static void blocks_of_ours(void) {
     for (size_t n = 1; n <= 64 * HK_MIB; n *= 2) {
         char *p = hak_malloc(n);
@@ -116,7 +116,7 @@ static void blocks_of_ours(void) {
     }
 }
 
-/* A program of its own: with 1 GiB of address space the flat map is refused, and all goes on. */
+/* Run in a process limited to 1 GiB of address space: the flat map is refused, and the allocator works without it. */
 static void without_flat_map(void) {
     void *blocks[100];
     hak_free(hak_malloc(1));
@@ -174,7 +174,7 @@ static void note_visit(const char *start, size_t slices, const _Atomic uint8_t *
     }
 }
 
-/* Runs of slices end where units do. */
+/* A visit is cut at the ends of units. */
 static void visits_are_cut(void) {
     char *p = at(NOWHERE + 64 * GIB);
     const size_t in_unit = HK_UNIT / HK_SLICE;
@@ -188,7 +188,8 @@ static void visits_are_cut(void) {
     hk_map_set(p, 4 * in_unit, HK_KIND_FOREIGN);
 }
 
-/* One slice among foreign ones, wherever it is; parts of the map in which there is none are not read. */
+/* A single slice among foreign ones is visited, wherever it lies in its leaf. `written` has bits only for the OS pages
+ * of the leaf that have entries; a visit reads no others. */
 static void lone_slices_are_visited(void) {
     const size_t slices[] = {3, HK_LEAF_SLICES / 2 + 1, HK_LEAF_SLICES - 1};
     char *p = at(NOWHERE + 64 * GIB);
@@ -232,7 +233,7 @@ static void check_left_out(const void *at_address) {
         CHECK(strstr(flags, " dd") != NULL);
 }
 
-/* Neither what is reserved of the flat map nor what is in use: a debugger's core would have its 2 GiB. */
+/* Core dumps leave out the flat map, both its reserved part and its part in use: a core would contain 2 GiB of it. */
 static void is_left_out_of_cores(void) {
     void *used = hak_malloc(1);
     check_left_out(at(2 * NOWHERE));
@@ -240,7 +241,8 @@ static void is_left_out_of_cores(void) {
     hak_free(used);
 }
 
-/* As a signal handler gets it that interrupts the process's first allocation. */
+/* A block such as a signal handler gets that interrupts the process's first allocation: made before the flat map, it is
+ * known to the flat map afterwards. */
 static void block_before_the_flat_map(void) {
     CHECK(!hk_map_has_flat());
     char *early = hk_emergency_alloc(100, 16);
@@ -255,7 +257,8 @@ static void check_readable(uintptr_t address) {
         CHECK(hk_os_readable((const char *)hk_flat.bytes + (address >> HK_SLICE_SHIFT)));
 }
 
-/* A free that has read the mask before may look it up only now: what lies near a block, or near the program break. */
+/* After the flat map is given up its entries near blocks, and near the program break, can still be read: a free that
+ * read the mask before may read its entry only now. */
 static void given_up(void *unused) {
     const uintptr_t block = (uintptr_t)hak_malloc(1);
     (void)unused;

@@ -1,5 +1,5 @@
-/* Prewarm and the sizes of magazines: what is in a thread's cache before its first allocation, and
- * how large it may get, as the options say. */
+/* Prewarming and the sizes of magazines: the blocks in a thread's cache before its first allocation, and the
+ * magazines' capacities, as the options ask for. */
 #include <pthread.h>
 
 #include "check.h"
@@ -31,10 +31,10 @@ static void in_thread(check_fn *fn) {
 
 /* ---- prewarm ---- */
 
-static unsigned expected[BANDS]; /* blocks of each band; between threads */
+static unsigned expected[BANDS]; /* blocks of each class, by band; main writes */
 
-/* Each class has its band's number of blocks, as far as its magazine and what smaller classes have
- * left of the budget go; its blocks are all different and its own. */
+/* Each class has its band's number of blocks, limited by its magazine and by the budget that smaller classes left.
+ * malloc gets these blocks from the magazine, each of the right class. */
 static void has_what_was_asked_for(void) {
     hk_thread_t *thread = own_record();
     size_t budget = hk_option(tcache_kb) * HK_KIB;
@@ -73,10 +73,10 @@ static void prewarm(unsigned all, const int own[BANDS], bool lean) {
         hk_store_relaxed(options[band].origin, (uint8_t)(set ? HK_FROM_PROFILE : HK_FROM_DEFAULT));
         expected[band] = lean ? 0 : set ? (unsigned)own[band] : all;
     }
-    hk_trim(); /* else the record of those before may have kept its magazines */
+    hk_trim(); /* else the new thread may get a record that kept its magazines */
     in_thread(has_what_was_asked_for);
     hk_trim();
-    in_thread(has_what_was_asked_for); /* the record of the one before */
+    in_thread(has_what_was_asked_for); /* reuses the record of the thread before */
 }
 
 /* ---- sizes ---- */
@@ -94,7 +94,7 @@ static void within_budget(void) {
         bytes += (size_t)capacity(cls) * hk_classes[cls].size;
     CHECK(bytes <= hk_option(tcache_kb) * HK_KIB);
     CHECK_EQ(own_record()->allotted, bytes);
-    hak_free(hak_malloc(HK_MID_MAX)); /* whoever comes late still finds room */
+    hak_free(hak_malloc(HK_MID_MAX)); /* a class used late still gets room */
     CHECK(capacity(HK_CLASS_FIXED - 1) > 0);
 }
 
@@ -113,7 +113,7 @@ static void grows(void) {
     CHECK(capacity(cls) > 0 && (HK_HOSTILE || capacity(cls) < hk_classes[cls].magazine));
 }
 
-/* Prefetching can be measured, not seen: what comes out must be the same. */
+/* Prefetching has no visible effect; this only checks that blocks keep their contents with it. */
 static void blocks_are_whole(void) {
     enum { BLOCKS = 2000 };
     static unsigned char *blocks[BLOCKS];
@@ -151,11 +151,11 @@ static void prewarms(void *unused) {
     prewarm(100, (int[BANDS]){5, NO, NO, NO, NO, NO, NO, NO}, true);
     prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, NO}, false);
     hk_store_relaxed(&hk_config.tcache_kb, 64);
-    in_thread(has_what_was_asked_for); /* its end gives the record the new budget */
+    in_thread(has_what_was_asked_for); /* as the thread ends its record gets the new budget */
     prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, 64, NO, NO}, false);
     prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, 64}, false);
     prewarm(4096, (int[BANDS]){NO, NO, NO, NO, NO, NO, NO, NO}, false);
-    hk_store_relaxed(&hk_config.tiny_profile, 1); /* full sizes come after what was asked for */
+    hk_store_relaxed(&hk_config.tiny_profile, 1); /* full capacities are set after prewarming */
     prewarm(0, (int[BANDS]){NO, NO, NO, NO, NO, 64, NO, NO}, false);
 }
 
@@ -172,7 +172,8 @@ static void exec_prewarmed(void *lean) {
     _exit(127);
 }
 
-/* Here the C library or another constructor may have allocated before the options were known. */
+/* The first thread is prewarmed too, although the C library or a constructor may have allocated before the options
+ * were known. */
 static int first_thread(bool lean) {
     hk_thread_leave(hk_thread_enter());
     size_t blocks[HK_CLASS_COUNT];
@@ -182,9 +183,9 @@ static int first_thread(bool lean) {
     return 0;
 }
 
-/* ---- what cannot be had is said ---- */
+/* ---- warnings about blocks that a thread cannot have ---- */
 
-/* dprintf allocates, so nothing is printed before all is known. */
+/* dprintf allocates, so all counts are read before anything is printed. */
 static void print_held(void) {
     unsigned held[HK_CLASS_FIXED];
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
@@ -199,11 +200,11 @@ static void exec_short(void *environment) {
     _exit(127);
 }
 
-/* A process says these lines, and then what a thread of it has, if that matters. */
+/* A process with this environment prints `lines`, then the blocks that a thread of it holds; held NULL: not compared. */
 static void check_short(char *const *environment, const char *lines, const char *held) {
     static child_t child;
     char text[1024];
-#ifndef __GLIBC__ /* whose pthread_atfork takes a block */
+#ifndef __GLIBC__ /* pthread_atfork takes a block in other C libraries */
     held = NULL;
 #endif
     snprintf(text, sizeof text, "%s%s", lines, held != NULL ? held : "");
@@ -279,7 +280,7 @@ int main(int argc, char **argv) {
     static char on[] = "1", off[] = "0";
     passes(exec_prewarmed, on);
     passes(exec_prewarmed, off);
-    if (!HK_HOSTILE) /* which has other magazines and another budget */
+    if (!HK_HOSTILE) /* a hostile build has other magazines and another budget */
         shortages();
     return 0;
 }

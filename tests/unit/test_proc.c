@@ -1,5 +1,5 @@
-/* What the system says of the process in files: the limit on memory that cgroups set, from a tree of folders made for
- * it, and how much the process has. */
+/* Figures read from the system's files: the memory limit of the process's cgroups, from a tree of folders made here,
+ * and the process's memory from /proc/self/status. */
 #include "os/os.h"
 
 #include <errno.h>
@@ -86,7 +86,7 @@ static void groups_that_cannot_be_seen(void) {
     CHECK_EQ(limit_of("nonsense"), 0);
     CHECK_EQ(limit_of("0::"), 0);
     CHECK_EQ(unread, 0);
-    /* as in a container: the name is the host's, the mount is the group's own folder */
+    /* as in a container: the group's name is the host's, the mount point is its own folder */
     put("mount/memory.max", "600");
     CHECK_EQ(limit_of("0::/host/name/of/it\n"), 600);
     CHECK_EQ(limit_of("0::/../outside\n"), 600);
@@ -95,11 +95,11 @@ static void groups_that_cannot_be_seen(void) {
     CHECK(unlink(in_root("mount/memory.max")) == 0);
 }
 
-/* Why is told, and what could be read holds. */
+/* The reason is reported in `unread`, and limits that could be read apply. */
 static void files_that_cannot_be_read(void) {
     CHECK_EQ(hk_os_memory_limit(in_root("no-such-file"), "/", &unread), 0);
     CHECK_EQ(unread, ENOENT);
-    CHECK_EQ(hk_os_memory_limit(in_root("mount"), "/", &unread), 0); /* opens, and is a folder */
+    CHECK_EQ(hk_os_memory_limit(in_root("mount"), "/", &unread), 0); /* a folder */
     CHECK_EQ(unread, EISDIR);
     CHECK_EQ(limit_of("0::/a\n"), 1000000000);
     CHECK_EQ(unread, 0);
@@ -135,7 +135,8 @@ static void names_as_long_as_can_be(void) {
     CHECK_EQ(hk_os_memory_limit(in_root("membership"), line, &unread), 0);
 }
 
-/* The process's groups stand before what it has. Who may not join any has few. */
+/* In the status file the list of groups precedes the memory figures: with thousands of groups these are still found.
+ * Without the right to join groups only the short list is tested. */
 static void groups_by_the_thousand(void) {
     enum { GROUPS = 4000 };
     static gid_t groups[GROUPS];

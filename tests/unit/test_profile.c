@@ -1,5 +1,5 @@
-/* What a heap profile says is what was allocated: exactly where every block is a sample, within 5 % where one in so
- * many bytes is. The tolerance is four standard deviations: 6400 samples or more. */
+/* A heap profile's sums equal what was allocated: exactly if every block is a sample, within 5 % if blocks are
+ * sampled. With the 6400 samples that each check requires, 5 % is four standard deviations. */
 #include <errno.h>
 #include <sys/mman.h>
 
@@ -20,7 +20,7 @@ static void expect_about(bool ever, uint64_t objects, uint64_t bytes) {
 
 /* ---- one thread ---- */
 
-/* The chance of a sample is 0.4 %, 5 % and 70 %. */
+/* Sampled sums are unbiased for sizes whose chance of being a sample is 0.4 %, 5 % and 70 %, and nearly 1. */
 static void test_weights(void) {
     enum { ONE_IN = 4096, SAMPLES = 10000, MOST = SAMPLES * ONE_IN / 16 };
     static void *kept[MOST];
@@ -41,12 +41,12 @@ static void test_weights(void) {
     }
     sample_one_in(ONE_IN);
     for (unsigned k = 0; k < 100; k++)
-        hak_free(take(100000)); /* the chance is 1 */
+        hak_free(take(100000)); /* the chance is practically 1 */
     expect_exactly(true, 100, 100 * 100000);
 }
 
 static void test_exact(void) {
-    enum { BLOCKS = 20000 }; /* the table grows */
+    enum { BLOCKS = 20000 }; /* enough for the table to grow */
     static void *kept[BLOCKS];
     uint64_t state = 1, bytes = 0, left = 0;
     sample_one_in(0);
@@ -80,13 +80,13 @@ static void test_realloc(void) {
         expect_exactly(true, i + 2, bytes);
     }
     CHECK(take_again(p, SIZE_MAX / 2) == NULL);
-    expect_exactly(false, 1, 30); /* as it was */
+    expect_exactly(false, 1, 30); /* the failed realloc changed nothing */
     expect_exactly(true, sizeof sizes / sizeof sizes[0] + 1, bytes);
     hak_free(p);
     expect_exactly(false, 0, 0);
 }
 
-/* A block from before the profile, which could not be resized, is still none of it. */
+/* A failed realloc of a block older than the profile does not add the block to the profile. */
 static void test_refused_realloc(void) {
     static const size_t sizes[] = {100, 100000, 5000000};
     for (unsigned i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -137,7 +137,7 @@ typedef void *taker_t(size_t n);
 TAKER(take_here)
 TAKER(take_there)
 
-/* The outermost frame that is counted. */
+/* The outermost counted frame of a stack in use. */
 static const void *caller_of_take(void) {
     for (const hk_profile_stack_t *s = hk_profile_stacks(); s != NULL; s = s->before)
         for (unsigned i = s->count; i != 0 && hk_load_relaxed(&s->in_use.objects) != 0; i--)
@@ -146,7 +146,8 @@ static const void *caller_of_take(void) {
     return NULL;
 }
 
-/* Where a frame lies where another one lay the last time, and what it called is the same, it is still another's. */
+/* Two callers whose frames lie at the same address and call the same function are still told apart: nothing
+ * remembered from the last stack may be taken for the new one. */
 static void test_same_place(void) {
     static taker_t *const takers[] = {take_here, take_there};
     const void *callers[4];
@@ -167,7 +168,7 @@ COUNTED static void *call(void *(*made)(void *(*)(size_t), size_t n)) {
     return p;
 }
 
-/* Of code that was made at run time the unwinder knows nothing; it has a frame pointer. */
+/* The unwinder knows nothing about code made at run time; the stack goes on through it by its frame pointer. */
 static void test_made_code(void) {
     static const unsigned char code[] = {
         0x55,             /* push %rbp */
@@ -185,7 +186,7 @@ static void test_made_code(void) {
     memcpy(&made, &page, sizeof made);
     sample_one_in(0);
     void *p = call(made);
-    CHECK_EQ(most_counted_frames(), 2); /* take, and call behind the made code */
+    CHECK_EQ(most_counted_frames(), 2); /* take(), and call() beyond the made code */
     hak_free(p);
 }
 #else
@@ -204,7 +205,7 @@ static void test_peek(void) {
     CHECK(!hk_os_peek(&word, UINTPTR_MAX - 3, 8));
 }
 
-/* ---- others who want to hear of allocations, and nobody ---- */
+/* ---- beside other watchers, and off ---- */
 
 static unsigned told;
 
@@ -213,12 +214,12 @@ static void count(void **own, void *block, const hk_told_t *what) {
     told += what->n == 123;
 }
 
-/* Somebody else who wants to hear of everything does, and samples are the same. */
+/* Beside a profile another watcher is told of every operation, and the samples stay the same. */
 static void test_company(void) {
     static const hk_watcher_t all = {count, count, NULL, NULL};
     told = 0;
     sample_one_in(1 << 20);
-    hak_free(hak_malloc((size_t)1 << 28)); /* a sample, and behind it a gap of some 8000 blocks */
+    hak_free(hak_malloc((size_t)1 << 28)); /* a sample; the next is some 8000 blocks away */
     hk_watch(HK_WATCH_RECORD, &all);
     for (unsigned i = 0; i < 100; i++)
         hak_free(take(123));
@@ -232,11 +233,11 @@ static void test_company(void) {
     expect_exactly(true, 100, 12300);
 }
 
-/* What a thread has counted down for sampled guards is none of the profile's. */
+/* The count that a thread has counted down for sampled guards does not delay the profile's samples. */
 static void test_beside_guards(void) {
     CHECK(hak_ctl("HAKMEM_PROF", "0", NULL, 0) == 0);
     CHECK(hak_ctl("HAKMEM_GUARD_SAMPLE", "1000000000", NULL, 0) == 0);
-    for (unsigned i = 0; i < 4; i++) /* whatever was counted down before */
+    for (unsigned i = 0; i < 4; i++) /* use up the thread's earlier count */
         hak_free(hak_malloc((size_t)1 << 24));
     sample_one_in(0);
     for (unsigned i = 0; i < 100; i++)

@@ -1,5 +1,5 @@
-/* A sample for which a heap profile has no room is lost: it is counted, what is written says how many were, and all
- * else stays as it was. */
+/* A sample for which a heap profile has no room is lost: it is counted, the written profile says how many were, and
+ * the profile is otherwise unchanged. */
 #include <sys/mman.h>
 
 #include "check.h"
@@ -11,13 +11,13 @@
 
 enum { BYTES = 100, MOST_SAMPLES = 1 << 12 };
 
-/* A block of no memory, by the stack of that number. */
+/* Adds a sample: a made-up block address, and a made-up stack. */
 static void sample(uintptr_t block, uintptr_t stack) {
     void *frames[] = {(void *)(stack * 16)};
     hk_profile_add((void *)(block * 16), BYTES, 1, frames, 1, true);
 }
 
-/* The same, where the system grants so many calls more. */
+/* The same while the system grants only `calls` more calls. */
 static void sample_with(long calls, uintptr_t block, uintptr_t stack) {
     hk_os_fail_after(calls);
     sample(block, stack);
@@ -33,7 +33,7 @@ static void expect(uint64_t samples, uint64_t lost) {
     CHECK_EQ(hk_load_relaxed(&hk_profile_lost), lost);
 }
 
-/* How many a profile says that were lost; 0: it says nothing of any. */
+/* How many lost samples the written profile reports; 0: it reports none. */
 static uint64_t said(void) {
     static char text[1 << 16];
     const hk_profile_about_t about = {.reason = "test", .live = UINT64_MAX};
@@ -46,7 +46,7 @@ static uint64_t said(void) {
     return lost != NULL ? strtoull(lost + 13, NULL, 10) : 0;
 }
 
-/* The first sample takes memory for the stacks, a stack, what blocks are like, and the blocks. */
+/* Samples are lost while the system refuses any of the memory that the first sample needs. */
 static void without_memory(void) {
     for (unsigned lost = 0; lost < 4; lost++) {
         sample_with(lost != 0, 1, 1);
@@ -59,7 +59,7 @@ static void without_memory(void) {
     CHECK_EQ(removed(1), BYTES);
 }
 
-/* How many places the table has, which is listed as the last one of its blocks. */
+/* How many places the table has: its own memory is listed as the last block. */
 static size_t places(void) {
     static hk_profile_block_t blocks[MOST_SAMPLES + 1];
     size_t count;
@@ -69,7 +69,7 @@ static size_t places(void) {
     return blocks[count].n / sizeof blocks[0];
 }
 
-/* A table that cannot grow is used but for its last eighth, or looking for what is not in it would take ever longer. */
+/* A table that cannot grow is filled up to seven eighths: in a full one, a look-up of a missing block would be slow. */
 static void full_of_blocks(void) {
     hk_profile_block_t was;
     hk_profile_clear();
@@ -86,19 +86,19 @@ static void full_of_blocks(void) {
     }
     CHECK_EQ(said(), 10);
     CHECK_EQ(hk_profile_remove((void *)16, true, &was), BYTES);
-    sample_with(0, most + 1, 1); /* in its place */
+    sample_with(0, most + 1, 1); /* takes the free place */
     hk_os_fail_after(0);
     hk_profile_put_back(&was, true);
     hk_os_fail_after(-1);
     expect(most, 11);
-    hk_profile_put_back(&was, true); /* there is memory again */
+    hk_profile_put_back(&was, true); /* now the table can grow */
     expect(most + 1, 11);
     for (size_t i = 1; i <= most + 1; i++)
         CHECK_EQ(removed(i), BYTES);
     expect(0, 11);
 }
 
-/* Where no stack has room any more the known ones go on. */
+/* When no new stack has room, samples of known stacks are still added. */
 static void full_of_stacks(void) {
     uintptr_t stack = 1;
     hk_profile_clear();

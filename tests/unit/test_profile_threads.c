@@ -1,4 +1,4 @@
-/* A heap profile of several threads, of a fork's child, and in signal handlers: exact as well. */
+/* Heap profiles with several threads, in a fork's child, and in signal handlers are exact, too. */
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -42,7 +42,7 @@ static void in_child(void *of_parent) {
     expect_exactly(true, 0, 0);
     void *p = take(300);
     expect_exactly(true, 1, 300);
-    hak_free(of_parent); /* of which the child knows nothing */
+    hak_free(of_parent); /* not in the child's profile */
     expect_exactly(false, 1, 300);
     hak_free(p);
     expect_exactly(false, 0, 0);
@@ -74,7 +74,7 @@ static void on_fault(int number) {
     raise(SIGUSR2);
 }
 
-/* The sums are the first thing that is written there. */
+/* hk_profile_stacks() first clears the parent's sums; that write faults, and on_fault() raises the signal. */
 static void in_interrupted_child(void *unused) {
     (void)unused;
     alarm(200);
@@ -85,7 +85,7 @@ static void in_interrupted_child(void *unused) {
     CHECK_EQ(interrupted, 1);
 }
 
-/* A signal that comes while what was the parent's is forgotten is handled after that. */
+/* A signal that comes while the child clears its parent's profile is handled after that: its handler may allocate. */
 static void test_interrupted_child(void) {
     static child_t child;
     sample_one_in(0);
@@ -111,7 +111,8 @@ static void *take_and_free(void *unused) {
     return unused;
 }
 
-/* What was sampled before is forgotten, whatever becomes of it while nobody is told. */
+/* The profile goes on and off while threads run: blocks sampled before are forgotten, even if they are freed while it
+ * is off. */
 static void test_toggling(void) {
     pthread_t threads[THREADS];
     const int fd = open("/dev/null", O_WRONLY);
@@ -144,7 +145,7 @@ static void in_busy_child(void *unused) {
     expect_exactly(false, 0, 0);
 }
 
-/* What the other threads were doing to the table is half done in the child. */
+/* A fork may leave the child a table that other threads were changing: the child's profile is exact nevertheless. */
 static void test_forks_of_many(void) {
     static child_t child;
     pthread_t threads[THREADS];
@@ -163,7 +164,8 @@ static void test_forks_of_many(void) {
     expect_exactly(false, 0, 0);
 }
 
-/* A profile that no tool can name the addresses of says so, and nothing that is not known. */
+/* Without /proc a profile says that it has no mappings, which tools need to name addresses, and leaves out figures
+ * that are unknown. */
 static void in_blind_child(void *unused) {
     static char text[4096];
     const int fd = memfd_create("profile", 0);
@@ -176,7 +178,8 @@ static void in_blind_child(void *unused) {
     CHECK(n > 0 && memmem(text, (size_t)n, "live_bytes", 10) != NULL);
     CHECK(memmem(text, (size_t)n, "no mappings: ", 13) != NULL);
     CHECK(memmem(text, (size_t)n, "rss_bytes", 9) == NULL);
-    hk_thread_t *self = hk_thread_enter(); /* as who exits in a handler: nothing can be counted */
+    /* as if a handler inside the boundary called exit(): blocks in use cannot be counted */
+    hk_thread_t *self = hk_thread_enter();
     CHECK(ftruncate(fd, 0) == 0 && lseek(fd, 0, SEEK_SET) == 0 && hak_profile_write(fd) == 0);
     hk_thread_leave(self);
     const ssize_t less = pread(fd, text, sizeof text, 0);
@@ -212,18 +215,18 @@ static void test_signals(void) {
     sample_one_in(0);
     signal(SIGUSR2, on_signal);
     CHECK(pthread_create(&sender, NULL, send_signals, &self) == 0);
-    unsigned taken = 0; /* fewer where a signal comes at each step, as under a sanitizer */
+    unsigned taken = 0; /* ends early if signals come at each step, as under a sanitizer */
     for (; taken < 20000 && handled < 4000; taken++)
         hak_free(take(taken % 3000));
     hk_store_relaxed(&done, true);
     CHECK(pthread_join(sender, NULL) == 0);
     expect_exactly(false, 0, 0);
-    CHECK(counted(true).samples >= taken); /* the handler's, inside ours, may count */
+    CHECK(counted(true).samples >= taken); /* and the handler's, inside take() */
 }
 
 static atomic_bool held, let_go;
 
-/* Until it is told, but not for ever: true then. */
+/* Holds the samples' lock until let_go, for 100 seconds at most. Returns NULL if let_go came in time. */
 static void *hold_samples(void *unused) {
     size_t count;
     const uint64_t begun = hk_os_now_ms();
@@ -235,8 +238,8 @@ static void *hold_samples(void *unused) {
     return atomic_load(&let_go) ? unused : (void *)&let_go;
 }
 
-/* As in a signal handler that has interrupted its thread inside the boundary, where that may have locks: it does not wait
- * for whoever has the samples, who may wait for these. */
+/* A thread inside the boundary, like a signal handler that interrupted it there, does not wait for the samples' lock:
+ * the lock's holder may wait for locks that the interrupted thread has. */
 static void test_inside(void) {
     pthread_t holder;
     void *late;

@@ -1,6 +1,5 @@
-/* Purging the pages of slabs: which are claimed, that live blocks keep their
- * contents, that no block is lost or handed out twice. A model keeps one flag for each block and
- * each page and computes all of it the slow way. */
+/* Purging the pages of slabs: the right pages are claimed, live blocks keep their contents, no block is lost or
+ * handed out twice. The model has one flag for each block and each page, and computes everything the slow way. */
 #include "backend/slab.h"
 
 #include <sys/mman.h>
@@ -38,7 +37,7 @@ static bool overlap(unsigned block, unsigned n) {
     return from < (n + 1) * page && to > n * page;
 }
 
-/* How many blocks overlap the page, and how many of them are in the given state. */
+/* How many blocks in the given state overlap the page; negative: in any state. */
 static unsigned overlapping(unsigned n, int state) {
     unsigned count = 0;
     for (unsigned b = 0; b < m.blocks; b++)
@@ -102,11 +101,11 @@ static void check_against_model(void) {
     CHECK_EQ(slab->marked, (mask_of(m.clean) | mask_of(m.seen)) != 0);
     for (unsigned n = 0; n < m.pages; n++)
         dirty += page_is_free(n) && !m.clean[n] ? page : 0;
-    CHECK(hk_slab_dirty_bytes(slab) >= dirty); /* "an upper bound" */
+    CHECK(hk_slab_dirty_bytes(slab) >= dirty); /* an upper bound */
     hk_walk(hk_slab_is_valid(slab));
 }
 
-/* The model of a slab just carved, whose pages all have the same mark. */
+/* Starts the model of a slab just carved: all its pages are clean, or none is. */
 static void model_of(hk_slab_t *slab, bool clean) {
     memset(&m, 0, sizeof m);
     m.slab = slab;
@@ -129,8 +128,8 @@ static bool is_on_clean_page(unsigned b) {
     return false;
 }
 
-/* Takes n blocks: those on no clean page first, each kind in the order of addresses; their pages
- * are clean no more, and no others'. */
+/* Takes n blocks: blocks on no clean page first, then the others, each in order of addresses. The pages of these
+ * blocks, and no other pages, cease to be clean. */
 static void step_take(unsigned n, uint64_t *rng) {
     static void *out[HK_SLAB_MAX_BLOCKS];
     static unsigned expected[HK_SLAB_MAX_BLOCKS];
@@ -157,7 +156,7 @@ static void step_take(unsigned n, uint64_t *rng) {
     }
 }
 
-/* As a flush does. */
+/* Frees a block into the slab as a flush does. */
 static void free_block(unsigned b) {
     if (m.block[b] != IN_USE)
         return;
@@ -193,8 +192,8 @@ static void check_ranges(uint64_t pages, const hk_os_range_t *ranges, unsigned c
     CHECK_EQ(covered, pages);
 }
 
-/* Exactly the pages all of whose blocks are free, and that are not clean; to be aged, that were so
- * last time. */
+/* A claim takes exactly the pages that are not clean and all of whose blocks are free; an aged claim, only those that
+ * were so at the last claim. Returns the claimed pages. */
 static uint64_t step_claim(hk_claim_t which) {
     bool dirty[MOST_PAGES] = {false}, due[MOST_PAGES] = {false};
     const bool aged = which == HK_CLAIM_AGED;
@@ -231,7 +230,7 @@ static void step_unclaim(uint64_t pages, uint64_t purged, bool lazily) {
     check_against_model();
 }
 
-/* A purge, of which some is refused, while others take and free blocks of the slab. */
+/* A purge in which some ranges are refused, and during which blocks of the slab are taken and freed. */
 static void step_purge(uint64_t *rng) {
     hk_os_range_t ranges[MOST_PAGES / 2];
     const hk_claim_t which = (hk_claim_t)chance_below(rng, 3);
@@ -240,7 +239,7 @@ static void step_purge(uint64_t *rng) {
     unsigned count = hk_mask_ranges(m.slab->base, pages, hk_os_page_size(), ranges);
     check_ranges(pages, ranges, count);
     if (which != HK_CLAIM_AGED)
-        CHECK_EQ(hk_slab_claim(m.slab, HK_CLAIM_DIRTY), 0); /* nobody gets at what is claimed */
+        CHECK_EQ(hk_slab_claim(m.slab, HK_CLAIM_DIRTY), 0); /* no page is claimed twice */
     if (chance_below(rng, 2) == 0) {
         step_take(chance_below(rng, m.blocks), rng);
         step_free(30, rng);
@@ -259,7 +258,7 @@ static void step_purge(uint64_t *rng) {
     step_unclaim(pages, purged, how == HK_RESET);
 }
 
-/* Every page without memory is marked so, and stays without until a block on it is written. */
+/* A page marked as clean has no memory; it gets memory only when a block on it is written. */
 static void check_residence(void) {
     for (unsigned n = 0; n < m.pages; n++)
         if (m.clean[n] && !m.lazy[n])
@@ -292,13 +291,13 @@ static void model_is_followed(unsigned cls, uint64_t seed) {
     step_unclaim(left, 0, false);
     step_unclaim(step_claim(false), 0, false); /* refused: no block lost, all still dirty */
     for (unsigned b = 0; b < m.blocks; b++)
-        free_block(b); /* the pool takes back whole slabs only */
+        free_block(b); /* the pool accepts only slabs all of whose blocks are free */
     hk_pool_give(slab);
     hk_pool_give(whole);
     clear_the_way();
 }
 
-/* What a slab of several slices is told about them. */
+/* A new slab of several slices takes over its slices' marks: clean, lazy, purged, and pages gone. */
 static void slices_are_marked(void) {
     const unsigned cls = HK_CLASS_FIXED - 1, slices = hk_classes[cls].slices;
     hk_slab_t *whole = own_superslab(false), *slab = take_in(whole, slices, cls);
@@ -326,7 +325,7 @@ static void slices_are_marked(void) {
     clear_the_way();
 }
 
-/* A slab of small blocks all of whose pages were given back; with `again` the first has memory again. */
+/* A slab of 1 KiB blocks, all free, all of whose pages were given back; `again`: its first page has memory again. */
 static hk_slab_t *purged_slab(const hk_slab_t *whole, bool again) {
     hk_os_range_t ranges[MOST_PAGES / 2];
     uint64_t rng = 1;
@@ -355,22 +354,22 @@ static hk_pool_free_t free_now(void) {
     return sum;
 }
 
-/* Which pages of a slab have been given back is known when the slab is no more: they do not count as free memory, do not go
- * back twice, and whoever has them next brings them in. */
+/* The pool remembers which pages of a slab were given back after the slab is gone: they do not count as free memory,
+ * are not given back twice, and count as retaken when they are used next. */
 static void what_is_gone_stays_gone(void) {
     hk_os_range_t ranges[HK_SLICES];
     unsigned count;
     bool seen = false;
     hk_slab_t *whole = own_superslab(false);
     const size_t gone = HK_SLICE - page;
-    hk_pool_give(take_in(whole, 1, 0)); /* from here on nobody is in the way */
+    hk_pool_give(take_in(whole, 1, 0)); /* further slabs come from this superslab */
     const hk_pool_free_t before = free_now();
     hk_slab_t *slab = purged_slab(whole, true), *next;
     hk_pool_give(slab);
     CHECK_EQ(free_now().clean, before.clean + gone);
     CHECK_EQ(free_now().slices, before.slices - gone);
 
-    /* the next slab there knows them */
+    /* the next slab there takes over the marks */
     uint64_t retaken = hk_load_relaxed(&hk_pool_retaken);
     CHECK((next = take_in(whole, 1, hk_class_of(2048))) == slab && !next->zeroed);
     CHECK_EQ(hk_load_relaxed(&next->clean), ((uint64_t)2 << gone / page) - 2);
@@ -378,13 +377,13 @@ static void what_is_gone_stays_gone(void) {
     hk_pool_give(next);
     CHECK_EQ(free_now().clean, before.clean + gone);
 
-    /* a large run takes them all */
+    /* a large run retakes all these pages */
     CHECK((next = take_in(whole, 1, 0)) == slab);
     CHECK_EQ(hk_load_relaxed(&hk_pool_retaken), retaken + gone);
     hk_pool_give(next);
     CHECK_EQ(free_now().clean, before.clean);
 
-    /* only the rest of it goes back */
+    /* a purge counts only the page that has memory */
     hk_pool_give(slab = purged_slab(whole, true));
     const uint32_t own = 1u << slab->first;
     const uint32_t claimed = hk_pool_claim(hk_map_owner(whole->base), false, ranges, &count);
@@ -393,7 +392,7 @@ static void what_is_gone_stays_gone(void) {
     CHECK_EQ(hk_pool_unclaim(hk_map_owner(whole->base), claimed, own, false, &seen), page);
     CHECK_EQ(free_now().clean, before.clean + HK_SLICE);
 
-    /* what has gone as a whole is a slice without memory */
+    /* a slice all of whose pages are gone counts as one without memory */
     hk_pool_give(purged_slab(whole, false));
     CHECK_EQ(free_now().clean, before.clean + 2 * HK_SLICE);
     CHECK_EQ(free_now().slices, before.slices - 2 * HK_SLICE);

@@ -1,5 +1,5 @@
-/* Purging heaps while their threads go on: contents stay, slabs change owners meanwhile, the system
- * refuses. */
+/* Purging heaps while their threads go on: live blocks keep their contents and no block is lost, also if slabs change
+ * owners meanwhile, a fork comes, or the system refuses. */
 #include "backend/purge.h"
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ static void check_held(unsigned cls, unsigned n) {
             CHECK(reads_as(held[i], hk_classes[cls].size, (char)(i % 251 + 1)));
 }
 
-/* Of each stretch of four pages, all blocks or none. */
+/* Frees all blocks of a stretch of four pages, or none: of `percent` of the stretches. */
 static void give_some(hk_heap_t *heap, unsigned cls, unsigned n, unsigned percent, uint64_t *rng) {
     uintptr_t stretch = 0;
     bool give = false;
@@ -52,7 +52,8 @@ static void give_some(hk_heap_t *heap, unsigned cls, unsigned n, unsigned percen
     }
 }
 
-/* Whole purges, of every kind: contents stay, all blocks come back, and there is an end to it. */
+/* Whole purges, eager and lazy, aged and not: contents stay, all blocks come back, and repeated purges soon find
+ * nothing more. */
 static void superslabs_are_purged(void) {
     static const unsigned classes[] = {1, 5, 13, 20, 27, 32, 36, 40};
     uint64_t rng = 5;
@@ -69,8 +70,8 @@ static void superslabs_are_purged(void) {
             if (aged)
                 CHECK_EQ(purge_each(how, true), 0);
             const size_t came_back = purge_each(how, aged);
-            CHECK(came_back >= page || page > 4096); /* in so few pages there may be no free one */
-            while (purge_each(how, aged) != 0) /* slabs that retired when they were unclaimed */
+            CHECK(came_back >= page || page > 4096); /* with large OS pages none may be free */
+            while (purge_each(how, aged) != 0) /* the slices of slabs that the last purge retired */
                 CHECK(++again < 4);
             check_held(cls, n);
             give_some(&a, cls, n, 100, &rng);
@@ -79,7 +80,7 @@ static void superslabs_are_purged(void) {
         }
 }
 
-/* What a cursor stands at may change until it is purged, and meanwhile: its slabs go, and its superslab; then others come. */
+/* A cursor may be stale when its superslab is purged: its slabs, and the superslab, are gone, or others lie there. */
 static void what_a_cursor_knows_may_have_changed(void) {
     enum { CURSORS = 8, SLABS = 3 * HK_SLICES };
     static hk_pool_cursor_t cursors[CURSORS];
@@ -109,8 +110,8 @@ static void what_a_cursor_knows_may_have_changed(void) {
     CHECK(a.partial[cls] == NULL);
 }
 
-/* A slab is unlisted while all its free blocks are claimed, is not retired while some are, and
- * comes back to whoever owns it then. */
+/* A slab is unlisted while all its free blocks are claimed, and not retired while some are; the claimed blocks come
+ * back to the slab's owner at that time, which another heap may have become. */
 static void owners_change_meanwhile(void) {
     const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
     uint64_t rng = 9;
@@ -121,12 +122,12 @@ static void owners_change_meanwhile(void) {
     uint64_t pages = hk_heap_claim(slab, false, &seen);
     CHECK(pages != 0 && !slab->listed && a.partial[cls] == NULL && !seen);
     CHECK_EQ(hk_load_relaxed(&slab->free), 0);
-    give_some(&b, cls, n - 1, 100, &rng); /* all the others but one come back meanwhile */
+    give_some(&b, cls, n - 1, 100, &rng); /* meanwhile all blocks in use but one are freed */
     hk_heap_collect(&a);
     CHECK(hk_load_relaxed(&slab->owner) == &a && slab->listed);
     hk_heap_set_orphan(&a, true);
     void *one[1];
-    while (hk_load_relaxed(&slab->owner) != &b) /* the search begins anywhere */
+    while (hk_load_relaxed(&slab->owner) != &b) /* the search may begin at another orphan */
         CHECK_EQ(hk_heap_take(&b, cls, one, 1), 1);
     hk_heap_set_orphan(&a, false);
     hk_heap_unclaim(slab, pages, pages, false);
@@ -137,7 +138,7 @@ static void owners_change_meanwhile(void) {
     hk_heap_give(&b, cls, one, 1);
     hk_heap_collect(&b);
     CHECK(b.partial[cls] == NULL && hk_load_relaxed(&slab->owner) == NULL);
-    CHECK_EQ(hk_heap_claim(slab, false, &seen), 0); /* nobody's */
+    CHECK_EQ(hk_heap_claim(slab, false, &seen), 0); /* it has no owner */
 }
 
 static atomic_bool may_call, calling;
@@ -153,7 +154,7 @@ static void *claim_contested(void *unused) {
     return unused;
 }
 
-/* Who waited for a heap's lock may find that the slab is its no more. */
+/* A claim that waited for the heap's lock checks the slab's owner again: the slab may have left the heap. */
 static void the_owner_is_checked_again(void) {
     const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
     uint64_t rng = 9;
@@ -166,7 +167,7 @@ static void the_owner_is_checked_again(void) {
     atomic_store(&may_call, true);
     while (!atomic_load(&calling))
         usleep(100);
-    usleep(20000); /* it waits by now; if not, it sees at once that there is no owner */
+    usleep(20000); /* the claim waits by now; if not, it finds no owner at once */
     hk_store_seq(&contested->owner, NULL);
     hk_unlock(&a.lock);
     CHECK(pthread_join(thread, NULL) == 0);
@@ -179,7 +180,8 @@ static void the_owner_is_checked_again(void) {
 
 /* ---- a system that refuses ---- */
 
-/* Locked memory cannot be purged. (The sanitizers make mlock() do nothing.) */
+/* Locked memory cannot be purged: its pages stay dirty and no block is lost. (By system call: the sanitizers make
+ * mlock() do nothing.) */
 static void refused_advice_changes_nothing(void) {
     const unsigned cls = hk_class_of(1024), n = hk_classes[cls].blocks;
     uint64_t rng = 3;
@@ -192,7 +194,7 @@ static void refused_advice_changes_nothing(void) {
         return;
     }
     purge_each(HK_PURGE, false);
-    for (unsigned i = 0; i < n; i++) /* each second page */
+    for (unsigned i = 0; i < n; i++) /* the blocks of every other page */
         if ((size_t)((char *)held[i] - slab->base) / page % 2 == 0) {
             kept[i] = false;
             hk_heap_give(&a, cls, &held[i], 1);
@@ -214,7 +216,7 @@ static void refused_advice_changes_nothing(void) {
     CHECK(a.partial[cls] == NULL);
 }
 
-/* Free slices as well. */
+/* Nor are free slices taken for fresh if the system refused to purge them. */
 static void refused_slices_are_not_fresh(void) {
     hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES];
     char *locked = whole->base + 5 * HK_SLICE;
@@ -248,7 +250,7 @@ static void read_flags(const char *p, char *line, int room) {
     CHECK(found);
 }
 
-/* Else the system would bring purged pages back. */
+/* A superslab with purged pages is excluded from huge pages: one would bring the pages back. */
 static void huge_pages_are_ruled_out(void) {
     const unsigned cls = hk_class_of(1024), n = 8u * hk_classes[cls].blocks;
     uint64_t rng = 3;
@@ -268,13 +270,13 @@ static void huge_pages_are_ruled_out(void) {
 }
 
 static atomic_bool purging;
-static atomic_bool has_begun; /* and has whatever a profile gives a thread at its start */
-static atomic_uint pushed_in; /* past a fork that waited */
+static atomic_bool has_begun; /* purged once: the thread has allocated all that it needs */
+static atomic_uint pushed_in; /* times that it entered although a fork waited */
 
 static void *purge_again_and_again(void *unused) {
     while (atomic_load(&purging)) {
         const bool waits = hk_load_seq(&hk_fork_waits);
-        hk_thread_t *self = hk_thread_enter(); /* as all do whom a fork must wait for */
+        hk_thread_t *self = hk_thread_enter(); /* a fork waits for threads that have entered */
         if (self == NULL)
             continue;
         atomic_fetch_add(&pushed_in, waits && hk_load_seq(&hk_fork_waits));
@@ -285,7 +287,7 @@ static void *purge_again_and_again(void *unused) {
     return unused;
 }
 
-/* In the child of a fork nobody would give claimed blocks back. */
+/* No block is claimed in a fork's child: nothing there would give it back. */
 static void check_child(void *argument) {
     const unsigned cls = hk_class_of(1024), n = *(unsigned *)argument;
     uint64_t rng = 3;
@@ -324,7 +326,7 @@ static void forks_see_no_claims(void) {
 }
 
 #if HK_DEBUG
-/* Memory that is claimed for a purge is no reason to say that there is none. */
+/* An allocation does not fail because the only free memory is claimed for a purge: it waits for the purge. */
 static void claims_do_not_exhaust_memory(void) {
     enum { BYTES = 3 << 19, ROUNDS = 20000 };
     pthread_t thread;
@@ -334,7 +336,7 @@ static void claims_do_not_exhaust_memory(void) {
     CHECK(pthread_create(&thread, NULL, purge_again_and_again, NULL) == 0);
     while (!atomic_load(&has_begun))
         sched_yield();
-    purge_all(); /* nothing is cached */
+    purge_all(); /* so that nothing is cached */
     hk_pool_give(run);
     hk_os_fail_after(0);
     for (unsigned i = 0; i < ROUNDS; i++) {
@@ -351,7 +353,7 @@ static void claims_do_not_exhaust_memory(void) {
 }
 #endif
 
-/* A look finds classes of which much is free beside what is in use, where one thread allocates. */
+/* A whole look; `alone`: as if one thread allocated, which is when it looks for sparse classes. */
 static void look(bool alone) {
     hk_store_relaxed(&hk_purger_on_foot, alone);
     hk_lock(&hk_look_lock);
@@ -365,7 +367,7 @@ static void sparse_classes_are_found(void) {
     const unsigned sparse = hk_class_of(1024), full = hk_class_of(512), few = hk_class_of(2048);
     enum { OTHERS = 4096 };
     static void *others[OTHERS];
-    fill(&a, sparse, 1024); /* a mebibyte, of which half is enough */
+    fill(&a, sparse, 1024); /* 1 MiB, half of it freed: enough to be sparse */
     for (unsigned i = 0; i < 1024; i += 2)
         hk_heap_give(&a, sparse, &held[i], 1);
     CHECK_EQ(hk_heap_take(&b, few, others, 32), 32);
@@ -384,7 +386,7 @@ static void sparse_classes_are_found(void) {
     CHECK_EQ(hk_load_relaxed(&hk_heap_sparse), 0);
 }
 
-/* ---- what many threads may have in their magazines ---- */
+/* ---- the magazine budget of many threads ---- */
 
 static size_t part_of_many(void) {
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
@@ -394,7 +396,7 @@ static size_t part_of_many(void) {
     return bytes;
 }
 
-/* It goes by what has memory, not by addresses, nor by what has ever been brought in. */
+/* The budget follows the memory that is resident now, not the addresses in use, nor the peak. */
 static void budgets_go_by_memory(void) {
     enum { N = 100 };
     static void *large[N], *small[N];
@@ -403,13 +405,13 @@ static void budgets_go_by_memory(void) {
         memset(large[i], 1, 31 * HK_SLICE);
     }
     for (unsigned i = 0; i < N; i++)
-        small[i] = hak_malloc(HK_MID_MAX + 1); /* beside one of those each */
+        small[i] = hak_malloc(HK_MID_MAX + 1); /* keeps the superslab of a large one */
     const size_t at_peak = part_of_many();
     for (unsigned i = 0; i < N; i++)
         hak_free(large[i]);
     look(false);
     look(false);
-    CHECK(HK_HOSTILE || part_of_many() < at_peak / 2); /* where budgets are not small anyway */
+    CHECK(HK_HOSTILE || part_of_many() < at_peak / 2); /* there all budgets are small */
     for (unsigned i = 0; i < N; i++)
         hak_free(small[i]);
 }
@@ -423,7 +425,7 @@ int main(void) {
     hk_heap_init(&b);
     superslabs_are_purged();
     what_a_cursor_knows_may_have_changed();
-    if (page == 4096) { /* pages of one slab */
+    if (page == 4096) { /* they need a slab of several pages */
         owners_change_meanwhile();
         the_owner_is_checked_again();
     }

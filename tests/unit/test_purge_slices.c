@@ -1,5 +1,5 @@
-/* Purging free slices: which are claimed, which come first when some have memory and some have none, and that what is given
- * back and taken again is counted. */
+/* Purging free slices: the right ones are claimed, slices with memory are allocated before those without, and slices
+ * given back and used again are counted. */
 #include "backend/slab.h"
 
 #include "config/config.h"
@@ -29,31 +29,34 @@ static bool unclaim_slices(hk_slab_t *whole, uint32_t claimed, uint32_t purged, 
     return seen;
 }
 
+/* A claim takes the free slices that have memory; an aged claim, those not used since the claim before. No run gets a
+ * claimed slice. Purged slices read as zero and are not purged twice; lazily purged ones may keep their contents. */
 static void slices_are_claimed(void) {
     hk_os_range_t ranges[HK_SLICES];
     unsigned count;
     hk_slab_t *whole = own_superslab(false), *runs[HK_SLICES] = {NULL};
     const uint32_t others = ~1u;
-    CHECK_EQ(claim_slices(whole, HK_CLAIM_AGED, ranges, &count), 0); /* not aged yet */
-    CHECK(unclaim_slices(whole, 0, 0, false));                       /* but seen */
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_AGED, ranges, &count), 0); /* none is aged yet */
+    CHECK(unclaim_slices(whole, 0, 0, false));                       /* but seen now */
     hk_slab_t *touched = take_in(whole, 1, 0);
     const uint32_t bit = 1u << touched->first;
     hk_pool_give(touched);
     size_t carved = pool_stats().carved;
     CHECK_EQ(claim_slices(whole, HK_CLAIM_AGED, ranges, &count), others & ~bit);
-    CHECK_EQ(pool_stats().carved, carved);  /* nobody takes the claimed ones for slabs */
+    CHECK_EQ(pool_stats().carved, carved);  /* claimed slices do not count as carved */
     hk_slab_t *only = take_in(whole, 1, 0); /* the one not claimed */
     CHECK(only == touched);
     hk_slab_t *elsewhere = hk_pool_take(1, 0, 1);
     CHECK(hk_map_owner(elsewhere->base) != hk_map_owner(whole->base));
     hk_pool_give(elsewhere);
     hk_pool_give(only);
-    CHECK(!unclaim_slices(whole, others & ~bit, 0, false)); /* refused; the other was used since */
+    /* as if the system refused; the slice left was used since */
+    CHECK(!unclaim_slices(whole, others & ~bit, 0, false));
     CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count), others);
     advise_each(ranges, count, HK_PURGE);
     CHECK(!unclaim_slices(whole, others, others, false));
     CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count),
-             0); /* nothing is left to be done */
+             0); /* all of them are purged already */
     CHECK(!unclaim_slices(whole, 0, 0, false));
     for (unsigned i = 1; i < HK_SLICES; i++) {
         runs[i] = take_in(whole, 1, 0);
@@ -74,12 +77,12 @@ static void slices_are_claimed(void) {
     odd = claim_slices(whole, HK_CLAIM_DIRTY, ranges,
                        &count); /* the slab's own slice counts as used */
     CHECK(unclaim_slices(whole, odd, odd, true) == false && odd == 1u << slab->first);
-    /* what is lazily freed needs no more */
+    /* lazily purged slices need no second purge */
     CHECK_EQ(claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count), 0);
     unclaim_slices(whole, 0, 0, false);
     for (unsigned i = 1; i < HK_SLICES; i += 2) {
         runs[i] = take_in(whole, 1, 0);
-        CHECK(!runs[i]->zeroed); /* it may read as before */
+        CHECK(!runs[i]->zeroed); /* it may still have its old contents */
         CHECK(reads_as(runs[i]->base, HK_SLICE, 0x5a) || reads_as(runs[i]->base, page, 0));
     }
     for (unsigned i = 1; i < HK_SLICES; i++)
@@ -87,7 +90,7 @@ static void slices_are_claimed(void) {
     const uint32_t all = claim_slices(whole, HK_CLAIM_DIRTY, ranges, &count);
     advise_each(ranges, count, HK_RESET);
     unclaim_slices(whole, all, all, true);
-    CHECK_EQ(claim_slices(whole, HK_CLAIM_LAZY_TOO, ranges, &count), all); /* but for a trim */
+    CHECK_EQ(claim_slices(whole, HK_CLAIM_LAZY_TOO, ranges, &count), all); /* but a trim does */
     unclaim_slices(whole, all, all, false);
     CHECK_EQ(claim_slices(whole, HK_CLAIM_LAZY_TOO, ranges, &count), 0);
     unclaim_slices(whole, 0, 0, false);
@@ -95,8 +98,7 @@ static void slices_are_claimed(void) {
     clear_the_way();
 }
 
-/* Slices that have memory are taken before those that have none, and before those that may lose
- * it. */
+/* Slices with memory are taken before purged ones, and before lazily purged ones. */
 static void slices_with_memory_come_first(void) {
     for (int lazily = 0; lazily < 2; lazily++) {
         hk_os_range_t ranges[HK_SLICES];
@@ -119,7 +121,7 @@ static void slices_with_memory_come_first(void) {
     }
 }
 
-/* A large run that was purged lazily reads as before, and is zeroed by calloc. */
+/* A large run that was purged lazily may keep its contents, so calloc zeroes it. */
 static void calloc_zeroes_what_was_purged_lazily(void) {
     enum { BLOCKS = 24, BYTES = 700 * 1000 };
     static char *blocks[BLOCKS];
@@ -138,7 +140,7 @@ static void calloc_zeroes_what_was_purged_lazily(void) {
     }
 }
 
-/* Slices that were given back and are handed out again are counted, and others are not. */
+/* Only slices that were given back count as retaken when they are handed out again. */
 static void what_is_retaken_is_counted(void) {
     hk_slab_t *run = own_superslab(false);
     uint64_t before = hk_load_relaxed(&hk_pool_retaken);
@@ -151,12 +153,12 @@ static void what_is_retaken_is_counted(void) {
     hk_pool_give(run);
 }
 
-/* What a huge page has brought in goes back, although nobody has had it yet. Nearly all of what there is
- * is in use, and written to, so that the next superslab asks for a huge page. */
+/* A fresh slice that got memory from a huge page is given back, although no block ever used it. Nearly all memory is
+ * in use and written to, so that the next superslab asks for a huge page. */
 static void the_rest_of_a_huge_page_goes_back(void) {
     enum { RUNS = 16 };
     hk_slab_t *runs[RUNS];
-    purge_all(); /* nothing else is there to go */
+    purge_all(); /* the purge below finds only the fresh slices */
     for (unsigned i = 0; i < RUNS; i++) {
         CHECK((runs[i] = hk_pool_take(HK_SLICES - 1, 0, 1)) != NULL);
         memset(runs[i]->base, 1, (HK_SLICES - 1) * HK_SLICE);

@@ -1,6 +1,5 @@
-/* The purger as its options come and go in a running process: it exists when it should, ends when
- * it should, and nobody's blocks suffer. How it works by itself is tested in
- * tests/world/lean_*.c. */
+/* The purger while its options change in a running process: it starts and ends when it should, and blocks keep their
+ * contents. What it gives back is tested in tests/world/lean_*.c. */
 #include "policy/purger.h"
 
 #include <dirent.h>
@@ -27,7 +26,7 @@ static void set(uint64_t lean, uint64_t decommit, uint64_t target_mb) {
     hk_policy_apply();
 }
 
-/* A purger blocks all signals but its own faults. */
+/* A purger is recognized by its mask: it blocks all signals but those of its own faults. */
 static bool is_purger(const char *status) {
     const char *line = strstr(status, "\nSigBlk:");
     uint64_t blocked = line == NULL ? 0 : strtoull(line + strlen("\nSigBlk:"), NULL, 16);
@@ -52,7 +51,7 @@ static unsigned purgers(void) {
     return count;
 }
 
-/* One that has been started and has not begun does not look like one yet. */
+/* Waits: a purger's thread that was just created may not have its mask yet, and is_purger() does not see it. */
 static void await(unsigned threads, bool allocate) {
     for (unsigned ms = 0;
          purgers() != threads || (threads == 0 && hk_load_relaxed(&hk_purger_runs)); ms++) {
@@ -63,7 +62,7 @@ static void await(unsigned threads, bool allocate) {
     }
 }
 
-/* More than the target is in use all the time. */
+/* With more than the target in use all the time, the purger starts and ends as the options say. */
 static void comes_and_goes(void) {
     char *anchor = hak_malloc(20 * HK_MIB);
     CHECK_EQ(purgers(), 0); /* off */
@@ -72,22 +71,22 @@ static void comes_and_goes(void) {
     CHECK_EQ(purgers(), 0);
     set(1, HK_DECOMMIT_DONTNEED, 1000);
     hak_free(hak_malloc(3 * HK_UNIT));
-    CHECK_EQ(purgers(), 0); /* small */
+    CHECK_EQ(purgers(), 0); /* less than the target is in use */
     for (unsigned i = 0; i < CYCLES; i++) {
         set(1, i % 2 ? HK_DECOMMIT_FREE : HK_DECOMMIT_DONTNEED, i % 3);
         await(1, true);
-        if (i % 4 == 0) /* while it sleeps */
+        if (i % 4 == 0) /* time to go to sleep */
             usleep(5000);
         set(i % 8 != 0, HK_DECOMMIT_OFF, 0);
         if (i % 3 == 0)
-            await(0, false); /* else it may be needed again before it is gone */
+            await(0, false); /* in other cycles it is wanted again before it has ended */
     }
     await(0, false);
     CHECK(!hk_load_relaxed(&hk_purger_runs));
     hak_free(anchor);
 }
 
-/* What is free comes back, and the purger ends where little is in use. */
+/* The purger gives free memory back, and ends when no more than the target is in use. */
 static void ends_when_small(void) {
     static char *blocks[64];
     set(1, HK_DECOMMIT_DONTNEED, 4);
@@ -98,13 +97,14 @@ static void ends_when_small(void) {
     for (unsigned i = 0; i < 64; i++)
         hak_free(blocks[i]);
     await(0, false);
-    /* hostile: most was not even kept */
+    /* a hostile build keeps hardly any free memory to purge */
     CHECK(hk_counted(purge_bytes) - before >= (HK_HOSTILE ? 1 : 50 * HK_MIB));
     CHECK(hk_region_live() <= 4 * HK_MIB);
     set(1, HK_DECOMMIT_OFF, 0);
 }
 
-/* It would be a thread of the child's, and the parent would take it for its own. */
+/* No purger starts in a vfork's child, which shares its parent's memory: the thread would belong to the child, and the
+ * parent would take it for its own. */
 static void starts_in_no_vfork(void) {
     int status = -1;
     char *anchor = hak_malloc(20 * HK_MIB);
@@ -142,7 +142,7 @@ static void *churn(void *argument) {
     return NULL;
 }
 
-/* Whatever the options were meanwhile, a purger there is in the end. */
+/* After the options changed many times while threads allocate, a purger can still start, and end. */
 static void survives_toggling(void) {
     pthread_t threads[2];
     uint64_t rng = 7;
@@ -163,7 +163,7 @@ static void survives_toggling(void) {
     CHECK_EQ(purgers(), 0);
 }
 
-/* No thread can be started for a while: later it is tried again. */
+/* ---- no thread can be created for a while ---- */
 static atomic_bool refuses;
 int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
                    void *argument) {
@@ -171,13 +171,14 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
     return atomic_load(&refuses) ? EAGAIN : next(thread, attributes, run, argument);
 }
 
-/* Beside it, as in the C library: or the allocator would go past the one above. */
+/* Replaced as well: the allocator uses thrd_create() if pthread_create() does not lie near it. */
 int thrd_create(thrd_t *thread, thrd_start_t run, void *argument) {
     (void)thread, (void)run, (void)argument;
     return thrd_error;
 }
 
-/* Meanwhile who frees gives back what is free, from inside slabs too, although there are other threads. */
+/* While there is no purger, a thread that frees gives free memory back, from inside slabs too, although there are
+ * other threads. */
 static void frees_beside_others(void) {
     enum { BLOCKS = 16384, KEPT = 32, BYTES = 4000 };
     static char *blocks[BLOCKS];
@@ -213,7 +214,7 @@ static void is_tried_again(void) {
 }
 
 static void *idle(void *unused) {
-    sigset_t all; /* its own faults too, which tells it from a purger */
+    sigset_t all; /* its own faults too, unlike a purger: is_purger() */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, NULL);
     hak_free(hak_malloc(1));
@@ -225,10 +226,10 @@ static void *idle(void *unused) {
 int main(void) {
     if (is_emulated("what /proc says of threads"))
         return UNIT_SKIPPED;
-    pthread_t company; /* without which there is none */
+    pthread_t company; /* a process of one thread has no purger */
     CHECK(pthread_create(&company, NULL, idle, NULL) == 0);
     set(1, HK_DECOMMIT_OFF, 0);
-    await(0, false); /* where it is on by default */
+    await(0, false); /* it is on by default */
     comes_and_goes();
     ends_when_small();
     starts_in_no_vfork();

@@ -1,5 +1,5 @@
-/* Quarantines: who waits and who goes; and those of many threads, which have few places until a thread has turned out to be busy, and share
- * slabs. */
+/* Quarantines: which blocks wait and which come out; and with many threads, a thread's quarantine has few places until
+ * the thread is busy, and threads share slabs. */
 #include "backend/superslab.h"
 #include "faults.h"
 #include "front/thread.h"
@@ -18,7 +18,8 @@ static hk_quarantine_t *new_quarantine(void) {
     return q;
 }
 
-/* What comes from slabs is given out in its order, the last one first, wherever each lies, and by the shadow that it has. */
+/* Blocks fresh from slabs are taken last in, first out, each with the shadow of its own slice, although neighbours in
+ * the list lie in different slices. */
 static void fresh_ones_come_in_order(void) {
     enum { EACH = 40, ALL = EACH * HK_QUARANTINE_FRESH };
     hk_quarantine_t *q = new_quarantine();
@@ -27,7 +28,7 @@ static void fresh_ones_come_in_order(void) {
     for (unsigned i = 0; i < ALL; i++)
         all[i] = hak_malloc(3000);
     for (unsigned i = 0; i < HK_QUARANTINE_FRESH; i++)
-        blocks[i] = all[i / 2 * 2 * EACH + i % 2]; /* two and two in a slice, nearly */
+        blocks[i] = all[i / 2 * 2 * EACH + i % 2]; /* pairs, mostly in different slices */
     hk_quarantine_grow(q, cls);
     hk_quarantine_put_fresh(q, cls, blocks, HK_QUARANTINE_FRESH);
     for (unsigned i = HK_QUARANTINE_FRESH; i-- > 0;) {
@@ -40,7 +41,7 @@ static void fresh_ones_come_in_order(void) {
     free(q);
 }
 
-/* What a class with few places has is there when it gets all of them, and in that order; nothing else is touched by that. */
+/* When a class with few places gets all of them, it keeps its blocks, in order, and other classes keep theirs. */
 static void what_is_there_stays(void) {
     static char blocks[HK_CLASS_COUNT][2 * HK_QUARANTINE_FEW];
     hk_quarantine_t *q = new_quarantine();
@@ -65,7 +66,8 @@ static void what_is_there_stays(void) {
     free(q);
 }
 
-/* Who takes and frees in turn comes the long way now and then as long as there are few places, and so gets all. */
+/* While a class has few places, a thread that takes and frees in turn goes the long way now and then, and is found to
+ * be busy: neither too early nor never. Once the class has all places, hk_quarantine_put() suffices. */
 static void who_frees_much_gets_all(void) {
     static char block;
     const hk_waiting_t one = {&block, NULL};
@@ -82,13 +84,13 @@ static void who_frees_much_gets_all(void) {
     }
     CHECK(frees > 10 * HK_QUARANTINE_OFTEN);
     hk_quarantine_grow(q, 2);
-    for (unsigned i = 0; i < frees; i++, hk_quarantine_take(q, 2)) /* nor from then on */
+    for (unsigned i = 0; i < frees; i++, hk_quarantine_take(q, 2)) /* at most the first put fails */
         if (!hk_quarantine_put(q, hk_quarantine_close(q), &q->bays[2], one))
             CHECK(i == 0);
     free(q);
 }
 
-/* Every block that waits can be the next to go; what has gone is taken, the latest first, and once. */
+/* Newcomers drive out every waiting block in time, each once, and as many wait as the class has room for. */
 static void every_place_is_left(void) {
     hk_quarantine_t *q = new_quarantine();
     static char blocks[HK_QUARANTINE_MOST + 4000];
@@ -120,7 +122,7 @@ static void every_place_is_left(void) {
     free(q);
 }
 
-/* Of long blocks fewer may have waited than of short ones. */
+/* Fewer large blocks may have waited than small ones. */
 static void long_ones_are_few(void) {
     hk_quarantine_t *q = new_quarantine();
     const unsigned classes[] = {hk_class_of(100), hk_class_of(HK_MID_MAX)};
@@ -138,7 +140,7 @@ static void long_ones_are_few(void) {
 /* ---- many threads ---- */
 
 enum { THREADS = HK_MANY_THREADS + 120, BYTES = 200, EACH = 3 * HK_SHUFFLED };
-static pthread_barrier_t phase; /* all have what they want; they have been looked at */
+static pthread_barrier_t phase; /* threads have their blocks; main has looked at them */
 static char *blocks[THREADS][EACH];
 
 static unsigned cls(void) { return hk_class_of(BYTES + 1); }
@@ -148,8 +150,8 @@ static hk_quarantine_t *own_quarantine(void) {
 }
 
 static atomic_uint
-    small; /* threads that have few places to the end: all but those that were there before there were many, and
-                             * those that end when there are no more */
+    small; /* threads with few places at their end: all but those that started or ended
+                             * while threads were not many */
 
 static void *holds_a_few(void *own) {
     char **mine = own;
@@ -163,7 +165,7 @@ static void *holds_a_few(void *own) {
     return NULL;
 }
 
-/* How many of a thread's blocks lie behind the one that it got before. */
+/* How many of a thread's blocks lie at a higher address than the block before. */
 static unsigned ascending(char **mine) {
     unsigned n = 0;
     for (unsigned i = 1; i < EACH; i++)
@@ -171,7 +173,7 @@ static unsigned ascending(char **mine) {
     return n;
 }
 
-/* They take their blocks from slabs of which each has several threads', a few at a time and not in memory's order. */
+/* Many threads share slabs, and get their blocks shuffled, not in order of addresses. */
 static void many_share_their_slabs(void) {
     pthread_t ids[THREADS];
     unsigned shared = 0, in_order = 0;
@@ -187,7 +189,7 @@ static void many_share_their_slabs(void) {
         in_order += ascending(blocks[i]) == EACH - 1;
     }
     CHECK(shared >= THREADS - HK_MANY_THREADS - 1);
-    CHECK(in_order < THREADS / 4 || HK_HOSTILE); /* whose magazines have room for hardly any */
+    CHECK(in_order < THREADS / 4 || HK_HOSTILE); /* its magazines hold too few */
     pthread_barrier_wait(&phase);
     for (unsigned i = 0; i < THREADS; i++)
         CHECK_EQ(pthread_join(ids[i], NULL), 0);
@@ -221,7 +223,7 @@ static void busy_ones_have_all(void) {
     pthread_barrier_destroy(&phase);
 }
 
-/* Who is alone has all places with the first block. */
+/* With few threads a class has all places from its first block on. */
 static void few_threads_have_all(void) {
     hak_free(hak_malloc(BYTES));
     CHECK(!hk_quarantine_is_small(own_quarantine(), cls()));

@@ -1,4 +1,5 @@
-/* Numbers of chance where the system refuses them: they differ, and tell nothing of what it gave the process at its start. */
+/* Random numbers while the system refuses getrandom(): they differ, and do not reveal the random bytes that the process
+ * got at its start (AT_RANDOM). */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -24,7 +25,7 @@ static uint64_t clock_now(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* The difference is no moment between then and now. */
+/* Whether number ^ secret is a time between then and now: then the number would reveal the secret. */
 static bool says(uint64_t number, uint64_t secret, uint64_t then) {
     return (number ^ secret) - then <= clock_now() - then;
 }

@@ -1,5 +1,5 @@
-/* What a program did is in its recording, once each and in an order that can be replayed: with threads, after a fork,
- * after a kill, and up to the last operation that there was room for. */
+/* A recording has each operation of a program once, in an order that can be replayed: with threads, after a fork,
+ * after a kill, and up to the last operation for which the file had room. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -17,7 +17,7 @@
 
 enum { MARK = 54321, MANY = 20000, THREADS = 4, EACH = 6000, CHURN = 300, PAUSE_MS = 60 };
 
-/* ---- what the recorded programs do ---- */
+/* ---- the recorded programs ---- */
 
 static void do_resize(void) {
     char *p = hak_malloc(MARK);
@@ -32,7 +32,7 @@ static void do_many(void) {
         hak_free(hak_malloc(MARK));
 }
 
-/* Each frees what the one before has allocated, and what it finds there later. */
+/* Each thread frees blocks that the others have handed on. */
 static _Atomic(void *) handed[THREADS];
 
 static void *hand_on(void *argument) {
@@ -62,7 +62,7 @@ static void *do_more(void *unused) {
     return unused;
 }
 
-/* The last one needs more than what is left of the chunk. */
+/* CHURN short-lived threads, then a thread that needs more than one chunk. */
 static void do_churn(void) {
     for (unsigned i = 0; i <= CHURN; i++) {
         pthread_t thread;
@@ -71,7 +71,7 @@ static void do_churn(void) {
     }
 }
 
-/* Before hakmem's: in the child the recording is still the parent's. */
+/* Runs before hakmem's own handler: the child still has its parent's recording, and must not write to it. */
 static void handle_in_child(void) {
     for (unsigned i = 0; i < 2; i++)
         hak_free(hak_malloc(MARK));
@@ -98,7 +98,7 @@ static void do_fork(void) {
     printf("%d\n", pid);
 }
 
-/* Without fork handlers. */
+/* A child made without fork handlers: its operations must not get into its parent's recording. */
 static void do_clone(void) {
     do_many();
     const long pid = syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
@@ -114,7 +114,7 @@ static void do_clone(void) {
     do_many();
 }
 
-/* Full, and for long. */
+/* The file is full, and the count of operations comes near its end: 32 bits. */
 static void do_lose(void) {
     for (unsigned i = 0; i < 3; i++)
         do_many();
@@ -149,7 +149,7 @@ static rlim_t largest_file = RLIM_INFINITY;
 static child_t child;
 
 static void start_recorded(void *name) {
-    umask(0); /* what a program did is its owner's to read, whatever else it lets others do */
+    umask(0); /* only the owner may read the recording, whatever the umask */
     setenv("HAKMEM_RECORD", path, 1);
     setenv("HAKMEM_RECORD_MB", most_mb, 1);
     CHECK_EQ(setrlimit(RLIMIT_FSIZE, &(struct rlimit){largest_file, RLIM_INFINITY}), 0);
@@ -157,7 +157,7 @@ static void start_recorded(void *name) {
     _exit(3);
 }
 
-/* %p is left out, so that the number comes behind the name. */
+/* The path has no %p, so the process's number is appended. */
 static void run_recorded(const char *deed) {
     snprintf(path, sizeof path, "%s/%s", folder, deed);
     child_run(&child, start_recorded, (void *)(uintptr_t)deed);
@@ -168,13 +168,13 @@ static void run_recorded(const char *deed) {
 typedef struct {
     uint64_t address, size;
     unsigned kind, log2, thread;
-    uint64_t ns; /* the time noted before it */
+    uint64_t ns; /* the latest time noted before it */
 } event_t;
 
 static struct {
     hk_record_head_t *head;
     event_t *events;       /* by number; kind 0: not there */
-    uint64_t count, times; /* times: lines that have one, first lines left out */
+    uint64_t count, times; /* times: lines with a time, without chunks' first lines */
 } got;
 
 static void read_line(const hk_record_line_t *line, unsigned thread, uint64_t ns) {
@@ -218,7 +218,7 @@ static void read_file(const char *name) {
     }
 }
 
-/* The recording whose number, behind the name, is the process's: the only one but `other`'s; it goes. */
+/* Reads the only recording of `deed` but that of process `other`, and removes it. */
 static void read_recording(const char *deed, pid_t other) {
     char name[512], command[600], not_that[64] = "";
     if (other != 0)
@@ -239,7 +239,7 @@ static uint64_t count_of(uint64_t size) {
     return found;
 }
 
-/* Nothing is missing, and of each address what is taken was given before, and the other way round. */
+/* No operation is missing, and for each address `given` and `taken` alternate. */
 static void check_order(void) {
     enum { PLACES = 1 << 20 };
     static uint64_t in_use[PLACES];
@@ -298,7 +298,7 @@ static void test_threads(void) {
     CHECK_EQ(busy, THREADS);
 }
 
-/* Threads that come one after the other share chunks, and are known apart. */
+/* Threads that run one after the other share chunks, and are told apart in them. */
 static void test_churn(void) {
     run_recorded("churn");
     CHECK_EQ(child.status, 0);
@@ -330,7 +330,7 @@ static const event_t *given(uint64_t size) {
     return &got.events[i];
 }
 
-/* The first operation behind a pause has its time, and what is at once behind another has none of its own. */
+/* The first operation after a pause has a time of its own; an operation right behind another one has none. */
 static void test_pause(void) {
     run_recorded("pause");
     CHECK_EQ(child.status, 0);
@@ -366,7 +366,7 @@ static void test_clone(void) {
     CHECK_EQ(count_of(MARK + 1), 0);
 }
 
-/* However many are lost, none gets a number that a kept one has. */
+/* The count of operations stops before its 32 bits wrap around, so no lost operation gets a kept one's number. */
 static void test_lost(void) {
     run_recorded("lose");
     CHECK_EQ(child.status, 0);
@@ -383,7 +383,7 @@ static void test_kill(void) {
     CHECK_EQ(count_of(MARK), MANY);
 }
 
-/* A MiB has room for 31 chunks: fewer than it does operations twice over, hence once it does three times as many. */
+/* 1 MiB has room for 31 chunks, fewer lines than three do_many() need: the file becomes full, and one warning says so. */
 static void test_full(void) {
     run_recorded("many");
     CHECK_EQ(child.status, 0);
@@ -409,7 +409,7 @@ static void test_bad_path(const char *name, const char *why) {
     CHECK_TEXT(child.text, expected);
 }
 
-/* What cannot be mapped says why. */
+/* A file that cannot be mapped: the error is returned, errno is unchanged. */
 static void test_no_mapping(void) {
     const int fd = eventfd(0, 0);
     void *p = hk_os_fence(hk_os_page_size(), hk_os_page_size());
@@ -456,5 +456,6 @@ int main(int argc, char **argv) {
     test_bad_path("none/file", "No such file or directory");
     char command[512];
     snprintf(command, sizeof command, "rm -r %s", folder);
-    return system(command);
+    CHECK_EQ(system(command), 0);
+    return 0;
 }

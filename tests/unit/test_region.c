@@ -1,6 +1,5 @@
-/* Regions: which free range serves a request, joining, the bound, gathering, growing and moving,
- * and a system that refuses. Addresses are made predictable by giving back parts of one large
- * range. */
+/* Regions: which free range serves a request, joining, the cache's bound, gathering, growing and moving, and a system
+ * that refuses. Giving back parts of one large range makes addresses predictable. */
 #include "backend/region_own.h"
 
 #include <dlfcn.h>
@@ -80,7 +79,7 @@ static void best_fit_and_joins(void) {
     CHECK(take(2, &used).start == u + 7 * HK_UNIT);
     CHECK_EQ(hk_region_cached(), 0);
 
-    give(u + 1 * HK_UNIT, 1); /* joins: with the range behind, before, and both */
+    give(u + 1 * HK_UNIT, 1); /* joins with the range behind, with the one before, and with both */
     give(u + 3 * HK_UNIT, 1);
     give(u + 2 * HK_UNIT, 1);
     give(u + 4 * HK_UNIT, 1);
@@ -100,12 +99,13 @@ static void best_fit_and_joins(void) {
     CHECK_EQ(hk_counted(region_maps), maps); /* all of this without the system */
 }
 
-/* cached <= max(limit, live / 4) at every moment, also while live falls, where nothing is breath. */
+/* cached <= max(limit, live / 4) after each free, also while live falls. start_empty() has cleared the breath. */
 static void check_bound(size_t limit) {
     region_stats_t s = region_stats();
     CHECK(s.cached <= limit || s.cached <= s.live / 4);
 }
 
+/* Freed ranges beyond the cache's bound are unmapped at once. */
 static void bound_is_respected(void) {
     enum { RANGES = 24 };
     static const size_t limits[] = {0, 4 * HK_MIB, 16 * HK_MIB};
@@ -122,7 +122,7 @@ static void bound_is_respected(void) {
     }
 }
 
-/* No free range can hold the request, several together can. */
+/* No free range is large enough, but several together are: their pages are moved into one. */
 static void gathering(void) {
     for (size_t wanted = 2; wanted <= 12; wanted += 5) {
         start_empty(64 * HK_MIB);
@@ -158,7 +158,7 @@ static void extending(void) {
     size_t used;
     hk_range_t all = take(8, &used), r = {.start = all.start, .bytes = 2 * HK_UNIT};
     hk_range_t guard = {.start = all.start + 6 * HK_UNIT, .bytes = 2 * HK_UNIT};
-    CHECK(!hk_region_extend(&r, 3 * HK_UNIT)); /* what lies behind is in use */
+    CHECK(!hk_region_extend(&r, 3 * HK_UNIT)); /* the unit behind is in use */
     give(all.start + 2 * HK_UNIT, 4);
     size_t live = hk_region_live();
     CHECK(!hk_region_extend(&r, 7 * HK_UNIT));
@@ -205,14 +205,14 @@ static void moving(void) {
     CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
     CHECK(is_zero(pieces.start + 3 * HK_UNIT, 2 * HK_UNIT));
 
-    /* what it grows by comes from the cache, and nothing does for what is only headroom */
+    /* cached pages serve what was wanted; the headroom beyond gets none */
     for (size_t i = 0; i < 7; i += 2)
         give(r.start + i * HK_UNIT, 1);
     touched = hk_counted(touched);
     hk_map_set(pieces.start, pieces.bytes / HK_SLICE, HK_KIND_FOREIGN);
     CHECK(hk_region_move(&pieces, 7 * HK_UNIT, 9 * HK_UNIT));
     CHECK_EQ(hk_counted(touched),
-             touched + 2 * HK_UNIT); /* the headroom, which it will grow into */
+             touched + 2 * HK_UNIT); /* the headroom: the block will grow into it */
     CHECK(marked(pieces.start, 3 * HK_UNIT, 0xdd));
     CHECK(marked(pieces.start + 5 * HK_UNIT, 2 * HK_UNIT, 0xcc));
     CHECK(is_zero(pieces.start + 7 * HK_UNIT, 2 * HK_UNIT));
@@ -221,7 +221,7 @@ static void moving(void) {
 }
 
 #if HK_DEBUG
-/* Moving is tried, whatever was refused before; and with mappings to spare it is not given up before it is refused. */
+/* Clears earlier refusals, so that moving is tried. `spare`: spare mappings exist, so that only a refusal prevents it. */
 static void refuse_after(long n, bool spare) {
     hk_store_relaxed(&hk_region_no_moves, 0u);
     CHECK(!spare || hk_mappings_to_spare());
@@ -229,8 +229,7 @@ static void refuse_after(long n, bool spare) {
 }
 #endif
 
-/* With the system refusing from the nth call on: what fails has changed nothing that can be
- * seen. */
+/* The system refuses from its nth call on: an operation that fails has no visible effect. */
 static void system_refuses(void) {
 #if HK_DEBUG
     unsigned refused = 0, served = 0;
@@ -269,7 +268,7 @@ static void system_refuses(void) {
         CHECK_EQ(hk_region_live(), before.live + (moved ? 3 * HK_UNIT : 0));
         *(moved ? &served : &refused) += 1;
 
-        /* it may be several mappings now: its units follow each other, or all are copied, or none */
+        /* r may be several mappings now: its units are moved one by one, or all copied, or none */
         const hk_range_t was = r;
         mark(r.start, r.bytes, 0x77);
         hk_map_set(r.start, r.bytes / HK_SLICE, HK_KIND_FOREIGN);
@@ -291,7 +290,7 @@ static void system_refuses(void) {
             give(all.start + i * HK_UNIT, 1);
         check_held();
     }
-    CHECK(refused >= 2 && served >= 2); /* the range of n saw both */
+    CHECK(refused >= 2 && served >= 2); /* n has covered both outcomes */
 #else
     puts("skipped, needs a debug build: system_refuses");
 #endif
@@ -299,9 +298,9 @@ static void system_refuses(void) {
 
 typedef void *remap_t(void *from, size_t bytes, size_t new_bytes, int flags, ...);
 static uint32_t moves_left = UINT32_MAX;
-static size_t most_held; /* while pages moved */
+static size_t most_held; /* the maximum of hk_held() while pages moved */
 
-/* The one that hakmem's calls come to. */
+/* Replaces mremap() for hakmem: notes what is held, and refuses once moves_left is 0. */
 __attribute__((visibility("default"))) void *mremap(void *from, size_t bytes, size_t new_bytes,
                                                     int flags, ...) {
     static remap_t *next;
@@ -319,7 +318,8 @@ __attribute__((visibility("default"))) void *mremap(void *from, size_t bytes, si
     return next(from, bytes, new_bytes, flags, to);
 }
 
-/* What lies behind pages that could not be moved there is two mappings, where huge pages were asked for in a part of it. */
+/* If pages cannot be moved to a new range, the rest of that range is cached. Huge pages were asked for in a part of it,
+ * so it is two kernel mappings and must be marked as mixed. */
 static void what_is_left_may_be_two(void) {
     start_empty(64 * HK_MIB);
     size_t used;
@@ -336,7 +336,7 @@ static void what_is_left_may_be_two(void) {
     hk_region_give(beside);
 }
 
-/* More than before is held by so many units then, for whoever asks. */
+/* Moves a range to a place `units` larger. While its pages move, only these units more are held. */
 static void grows_elsewhere(hk_range_t *range, size_t units) {
     const size_t before = hk_held(), bytes = range->bytes + units * HK_UNIT;
     hk_map_set(range->start, range->bytes / HK_SLICE, HK_KIND_FOREIGN);
@@ -346,6 +346,7 @@ static void grows_elsewhere(hk_range_t *range, size_t units) {
     check_held();
 }
 
+/* Pages on the move do not count at both places: a limit would refuse memory too early. */
 static void moving_pages_count_once(void) {
     start_empty(64 * HK_MIB);
     size_t used;
@@ -357,12 +358,12 @@ static void moving_pages_count_once(void) {
     CHECK(hk_region_take(8 * HK_UNIT, HK_UNIT, 0, &several, &used) && used == 4 * HK_UNIT);
     CHECK_EQ(most_held, before + 4 * HK_UNIT);
     grows_elsewhere(&one, 2);
-    grows_elsewhere(&several, 2); /* which moves unit by unit */
+    grows_elsewhere(&several, 2); /* moves unit by unit */
     hk_region_give(one);
     hk_region_give(several);
 }
 
-/* A move that stops anywhere leaves what is held as it says: so many pieces are moved before it does. */
+/* A move that is refused after any number of pieces leaves the account of held memory right (check_held). */
 static void stops_half_way(void) {
     enum { PIECES = 16 };
     for (unsigned piece = 0; piece < PIECES; piece++) {
@@ -387,8 +388,8 @@ static void stops_half_way(void) {
     }
 }
 
-/* What grows by little has room for more once it has moved, and keeps it while others grow as well: else it would move
- * again and again, its pages in ever more parts. */
+/* A block that grows in small steps gets headroom when it moves, and keeps it while another block grows, too.
+ * Otherwise it would move at every step, in ever more parts. */
 static void growing_keeps_its_room(void) {
     enum { BLOCKS = 2, FROM = 16 * HK_UNIT, TO = 32 * HK_UNIT, MOVES = 1 + 8 };
     char *blocks[BLOCKS] = {NULL};
@@ -400,12 +401,12 @@ static void growing_keeps_its_room(void) {
     for (unsigned i = 0; i < BLOCKS; i++) {
         CHECK(hak_usable_size(blocks[i]) >= TO);
         CHECK((blocks[i] = hak_realloc(blocks[i], TO - HK_UNIT)) != NULL);
-        CHECK_EQ(hak_usable_size(blocks[i]), TO - HK_UNIT); /* cut, and what was on top too */
+        CHECK_EQ(hak_usable_size(blocks[i]), TO - HK_UNIT); /* the headroom is cut off, too */
         hak_free(blocks[i]);
     }
 }
 
-/* Where ranges are scattered, chance finds places in a window that is a third full. */
+/* Scattered ranges that fill a third of their window still find random places inside it. */
 static void scattered(void *unused) {
     enum { TAKEN = 10000 };
     const size_t window = (size_t)64 << 30;

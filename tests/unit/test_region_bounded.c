@@ -1,5 +1,5 @@
-/* Blocks that grow and move where memory is bounded: they end within a unit, within a slice, and old and new place together may be
- * too much. */
+/* Blocks that grow and move where memory is bounded: they end within a unit, or within a slice, and the limit may not
+ * allow the old and the new place at once. */
 #include "backend/region.h"
 
 #include <sys/mman.h>
@@ -13,7 +13,8 @@
 #include "os/os.h"
 #include "regions.h"
 
-/* Where memory is bounded a huge block ends within a slice: when it moves, that is forgotten too. */
+/* Where memory is bounded a huge block ends within a slice. When it moves, the map's entry of that last slice is cleared,
+ * too. */
 static void moved_to_its_end(void) {
     hk_store_relaxed(&hk_region_bounded, true);
     const size_t odd = HK_UNIT + HK_SLICE + HK_KIB;
@@ -40,11 +41,11 @@ static void check_kinds(const char *block, size_t bytes) {
     CHECK_EQ(hk_map_kind(block), HK_KIND_HUGE);
     for (size_t at = HK_SLICE; at < bytes; at += HK_SLICE)
         CHECK_EQ(hk_map_kind(block + at), HK_KIND_INTERIOR);
-    /* what lies behind may be the C library's */
+    /* the memory behind may belong to the C library, so its kind is unknown */
     CHECK(hk_map_kind(block + hak_usable_size((void *)(uintptr_t)block)) != HK_KIND_INTERIOR);
 }
 
-/* Of a block that grows by pages and by slices, and shrinks, each slice is known at each step. */
+/* As a block grows by pages and by slices, and shrinks, the page map has all its slices at each step. */
 static void resized_in_place(void) {
     hk_store_relaxed(&hk_region_bounded, true);
     const size_t page = hk_os_page_size();
@@ -66,17 +67,17 @@ static void resized_in_place(void) {
 
 typedef struct {
     int resource;
-    const char *used; /* the line that says how much of it is */
+    const char *used; /* the status line with the amount in use */
     bool flat;
     size_t left;
 } bound_t;
 
-/* Mapped beside what is held. (A leaf of the page map may come, the mappings to spare may go.) */
+/* Bytes mapped beyond hk_held(). Not exact: a leaf of the page map may be added, the spare mappings may go. */
 static size_t mapped_beside(const bound_t *bound) { return hk_os_status(bound->used) - hk_held(); }
 
 static bool is_near(size_t is, size_t was) { return is + HK_UNIT > was && was + HK_UNIT > is; }
 
-/* By the system's call: that of hakmem's own gives up the flat map. */
+/* By a raw system call: hakmem's wrapper of setrlimit() would give up the flat map. */
 static void be_bounded(const bound_t *bound) {
     struct rlimit limit;
     CHECK(getrlimit((__rlimit_resource_t)bound->resource, &limit) == 0);
@@ -84,7 +85,7 @@ static void be_bounded(const bound_t *bound) {
     CHECK(syscall(SYS_prlimit64, 0, bound->resource, &limit, NULL) == 0);
 }
 
-/* Whether or not the system moves the block, what is held is what is mapped, now and when all went back. */
+/* Under a limit a move may succeed or fail: hk_held() equals the mapped bytes afterwards, and after all is given back. */
 static void moved_within_bounds(void *argument) {
     const bound_t *bound = argument;
     size_t used;
@@ -101,7 +102,7 @@ static void moved_within_bounds(void *argument) {
     be_bounded(bound);
     const bool moved = hk_region_move(&r, more, more);
     CHECK(!moved || hk_counted(region_maps) > maps);
-    /* the difference is enough, with what aligns the block, unless old and new are addresses of two places */
+    /* room for the difference and for alignment suffices, unless both places' addresses count */
     CHECK(moved || bound->left < 26 * HK_MIB || (bound->resource == RLIMIT_AS && bound->flat));
     CHECK_EQ(r.bytes, moved ? more : bytes);
     CHECK_EQ(hk_region_live(), live + r.bytes);
@@ -129,7 +130,8 @@ static void moves_within_bounds(void) {
     }
 }
 
-/* A block that is several mappings and ends within a unit: no more of its last one is moved than is its own. */
+/* A block of several mappings that ends within a unit: the move takes only its own pages of the last unit, and leaves a
+ * foreign page behind them. */
 static void moved_in_parts(void) {
     const size_t page = hk_os_page_size(), whole = 2 * HK_UNIT;
     size_t used;

@@ -1,4 +1,4 @@
-/* The formatter of lines, compared with the C library's; numbers and words that are read; a reader who is slow. */
+/* The line formatter, compared with the C library's; parsing of numbers and words; writing to a slow reader. */
 #include "base/report.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static void as_printf(void) {
     SAME("[%lx][%#lx][%04lx]", UINT64_MAX, 48879ul, 31ul);
 }
 
-/* What does not fit is left out, and the line can still be ended. */
+/* A line that is full is truncated, and can still be ended. */
 static void full(void) {
     hk_line_t line = {0};
     for (unsigned i = 0; i < 600; i++)
@@ -59,7 +59,7 @@ static void words(void) {
 /* ---- a full pipe that does not block, as stderr ---- */
 
 static int ends[2];
-static char seen[32]; /* what was read last */
+static char seen[32]; /* the bytes read last */
 static volatile size_t seen_bytes;
 
 static void read_all(int number) {
@@ -81,7 +81,7 @@ static void fill(void) {
     CHECK(dup2(ends[1], STDERR_FILENO) == STDERR_FILENO);
 }
 
-/* The reader is a handler of signals, which comes while the writer waits. */
+/* The reader is a signal handler that runs while the writer waits: the line arrives, and errno is unchanged. */
 static void waits(void *unused) {
     const struct itimerval often = {{0, 20000}, {0, 20000}}, never = {{0, 0}, {0, 0}};
     (void)unused;
@@ -96,7 +96,7 @@ static void waits(void *unused) {
     CHECK(seen_bytes >= 13 && memcmp(seen + seen_bytes - 13, "what matters\n", 13) == 0);
 }
 
-/* The calls that it takes. */
+/* Returns how many system calls a refused write takes. */
 static uint64_t refused(int fd) {
     const uint64_t before = hk_counted_ever(other_calls);
     CHECK_EQ(hk_write_all(fd, "x", 1), EAGAIN);
@@ -108,7 +108,7 @@ static void gives_up(void *unused) {
     struct timespec before, after;
     (void)unused;
     fill();
-    CHECK_EQ(refused(ends[1]), ONE_WRITE); /* somebody else's */
+    CHECK_EQ(refused(ends[1]), ONE_WRITE); /* not stderr: no wait */
     CHECK(clock_gettime(CLOCK_MONOTONIC, &before) == 0);
     CHECK_EQ(refused(STDERR_FILENO), ONE_WRITE + A_LOOK + A_WAIT);
     CHECK(clock_gettime(CLOCK_MONOTONIC, &after) == 0);

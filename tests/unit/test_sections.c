@@ -1,5 +1,5 @@
-/* Sections of the slow paths: entries are counted exactly, every Nth is timed, threads that have
- * ended stay counted, a fork's child starts anew, and off nothing is counted. */
+/* Sections of the slow paths: entries are counted exactly, every Nth is timed, entries of ended threads stay counted,
+ * a fork's child starts at zero, and nothing is counted while sampling is off. */
 #include <fcntl.h>
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ static hk_sections_sum_t now(void) {
 #define SINCE(before, after, section, name)                                                        \
     ((after)->of[HK_SECTION_##section].name - (before)->of[HK_SECTION_##section].name)
 
-/* What came to the boundary, as the magazines foretell it. */
+/* Calls that come to the boundary, as predicted from the magazines' contents before each call. */
 typedef struct {
     uint64_t mallocs, frees;
 } misses_t;
@@ -38,9 +38,9 @@ static void *allocate(size_t n, misses_t *misses) {
 }
 
 static void release(void *p, misses_t *misses) {
-    unsigned cls = hk_map_kind(p); /* the size may have learned another one meanwhile */
+    unsigned cls = hk_map_kind(p); /* the size may have another, learned class by now */
     const hk_tcache_t *cache = &self()->cache;
-    /* without the flat map each free comes */
+    /* without the flat map every free comes to the boundary */
     misses->frees += hk_load_relaxed(&cache->mask) == 0 ||
                      hk_load_relaxed(&cache->top[cls]) == cache->limit[cls];
     hak_free(p);
@@ -48,7 +48,7 @@ static void release(void *p, misses_t *misses) {
 
 enum { BLOCKS = 3000 };
 
-/* Blocks of several classes in and out; magazines run empty and full. The thread has a cache. */
+/* Allocates and frees blocks of several classes, so that magazines run empty and full. The thread has a cache. */
 static misses_t work(void) {
     static _Thread_local void *blocks[BLOCKS];
     static const size_t sizes[] = {8, 100, 1000, 3000, 20000};
@@ -105,7 +105,7 @@ static void off_again(void) {
 
 /* ---- counts ---- */
 
-/* Every entry is counted, and timed unless the thread happened to change its core meanwhile. */
+/* With N = 1 every entry is timed, or dropped because the thread changed its core meanwhile. */
 static void check_all_timed(const hk_section_sum_t *before, const hk_section_sum_t *after) {
     uint64_t sampled = after->sampled - before->sampled, dropped = after->dropped - before->dropped;
     CHECK_EQ(sampled + dropped, after->count - before->count);
@@ -131,7 +131,7 @@ static void counts(void) {
     CHECK_EQ(SINCE(&before, &after, large_free, count), 0);
     for (unsigned i = 0; i < HK_SECTION_COUNT; i++)
         check_all_timed(&before.of[i], &after.of[i]);
-    /* a section includes what runs within it; thrown away timings may have been of outer ones */
+    /* a section's time includes inner sections, unless a timing of the outer one was dropped */
     if (SINCE(&before, &after, malloc_slow, dropped) == 0)
         CHECK(SINCE(&before, &after, malloc_slow, cycles) >=
               SINCE(&before, &after, refill, cycles));
@@ -163,7 +163,7 @@ static void purges(void) {
     CHECK(hak_malloc(1) != NULL);
     hk_trim();
     hk_sections_sum_t trimmed = now();
-    work(); /* takes its slabs anew */
+    work(); /* needs new slabs */
     hk_sections_sum_t after = now();
     CHECK_EQ(SINCE(&before, &trimmed, slab_new, count), 0);
     CHECK(SINCE(&trimmed, &after, slab_new, count) > 0);
@@ -173,7 +173,8 @@ static void purges(void) {
 
 /* ---- sums ---- */
 
-/* An entry that took so many ticks, or a little more; once more where the thread had moved to another core. */
+/* Makes one timed entry that took *ticks or a little more; repeated if it was dropped because the thread changed its
+ * core. */
 static void *take_ticks(void *ticks) {
     for (uint64_t sampled = 0; sampled == 0;) {
         const hk_sections_sum_t before = now();
@@ -187,7 +188,7 @@ static void *take_ticks(void *ticks) {
     return NULL;
 }
 
-/* Counts and cycles add up over threads; the longest is the longest of all. */
+/* Counts and cycles add up over threads; the maximum is the maximum over threads. */
 static void sums(void) {
     uint64_t longer = (uint64_t)1 << 30, shorter = longer / 2;
     pthread_t id;
@@ -222,12 +223,12 @@ static void every_nth(uint64_t every, const char *text) {
     }
 }
 
-/* ---- what is thrown away ---- */
+/* ---- dropped timings ---- */
 
 static void dropped_timings(void) {
     hk_section_timings_t timings = {0};
     hk_entry_t entry = {.timings = &timings, .cpu = hk_os_cpu(), .start = UINT64_MAX};
-    hk_section_end(&entry); /* the timer has gone back */
+    hk_section_end(&entry); /* the timer seems to have gone back */
     CHECK_EQ(timings.dropped, 1);
     entry.start = 0;
     entry.cpu = -2; /* on another core */
@@ -255,14 +256,14 @@ typedef struct {
 
 static void *live(void *argument) {
     life_t *life = argument;
-    hak_free(hak_malloc(1)); /* gets its cache, and counts as somebody else's */
+    hak_free(hak_malloc(1)); /* gets its cache; not among these misses */
     life->misses = work();
     life->left = hak_malloc(200);
     return NULL;
 }
 
-/* A thread's first allocation comes in any case, and so may what the C library does for it: always
- * the same, which an idle generation shows. */
+/* A thread's first allocation comes to the boundary in any case, and so may the C library's calls for the thread. Idle
+ * threads show how many these are. */
 static void *idle(void *argument) {
     life_t *life = argument;
     hak_free(hak_malloc(1));
@@ -274,7 +275,7 @@ static void generation(void *(*life)(void *), uint64_t *mallocs, uint64_t *frees
     pthread_t ids[THREADS];
     hk_sections_sum_t before = now();
     for (unsigned i = 0; i < THREADS; i++) {
-        hk_trim(); /* else a record that has served many keeps its magazines */
+        hk_trim(); /* else a record that many threads have used keeps its magazines */
         CHECK(pthread_create(&ids[i], NULL, life, &lives[i]) == 0);
         CHECK(pthread_join(ids[i], NULL) == 0);
     }
@@ -285,6 +286,7 @@ static void generation(void *(*life)(void *), uint64_t *mallocs, uint64_t *frees
         hak_free(lives[i].left);
 }
 
+/* Entries of ended threads stay in the sums. */
 static void ended_threads(void) {
     life_t lives[THREADS] = {0};
     uint64_t mallocs, frees, idle_mallocs, idle_frees;
@@ -301,8 +303,7 @@ static void ended_threads(void) {
     CHECK_EQ(frees, expected_frees);
 }
 
-/* A thread's first allocation finds no record yet, one past its end has none any more: both are
- * counted. */
+/* Entries count although the thread has no record: at its first allocation, and past its end. */
 #ifdef __SANITIZE_THREAD__
 enum { LAST_ROUND = 3 }; /* as in test_trap.c */
 #else
@@ -350,7 +351,7 @@ static void *free_all(void *blocks) {
     return NULL;
 }
 
-/* What another thread frees is collected by its owner. */
+/* The owner's collection of blocks that another thread freed is an entry of its own section. */
 static void remote_frees(void) {
     static void *blocks[BLOCKS];
     pthread_t id;
@@ -364,7 +365,7 @@ static void remote_frees(void) {
     CHECK(SINCE(&before, &after, collect, count) > 0);
 }
 
-/* Threads work and end while sampling goes on and off and the figures are read. */
+/* While threads work, sampling is switched on and off and the sums are read: they never decrease. */
 static atomic_bool enough;
 
 static void *work_on(void *unused) {
@@ -414,6 +415,7 @@ static void in_child(void *unused) {
     CHECK_EQ(sum.of[HK_SECTION_free_slow].count, misses.frees);
 }
 
+/* A fork's child counts from zero; sampling stays on. */
 static void child_starts_anew(void) {
     static child_t child;
     sample("1");
@@ -425,7 +427,7 @@ static void child_starts_anew(void) {
 
 /* ---- observed threads ---- */
 
-/* Counted hits pass the boundary without being entries of it. */
+/* On an observed thread hits come to the boundary to be counted, but are no entries of the slow sections. */
 static void observed(void) {
     sample("1");
     CHECK_EQ(hak_ctl("HAKMEM_TINY_FRONT_METRICS", "1", NULL, 0), 0);

@@ -1,5 +1,4 @@
-/* Size classes: the lookup table, the reciprocals, aligned requests, bands and slots, each
- * against the definition written out. */
+/* Size classes: the look-up table, the reciprocals, aligned requests and bands, each against its plain definition. */
 #include "backend/sizeclass.h"
 
 #include "check.h"
@@ -44,7 +43,7 @@ static void waste_is_bounded(void) {
     }
 }
 
-/* Up to the end of the slab: the tail behind the last block as well. */
+/* hk_class_index() divides exactly for every offset in a slab, the tail behind the last block included. */
 static void index_is_exact(void) {
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++) {
         const hk_class_t *c = &hk_classes[cls];

@@ -1,4 +1,4 @@
-/* Stacks through code that was made at run time, whatever it has registered with the unwinder. */
+/* Stacks through code made at run time, with and without unwind data registered for it. */
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -11,8 +11,9 @@
 
 enum { MOST = 32, KEEPS_NONE = 16, TAKES_IT = 32 };
 
-/* push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret. And without a frame: push %rbx; call *%rdi; pop %rbx; ret.
- * And with one that it is given: push %rbp; mov %rsi, %rbp; call *%rdi; pop %rbp; ret */
+/* With a frame: push %rbp; mov %rsp, %rbp; call *%rdi; pop %rbp; ret.
+ * KEEPS_NONE, without one: push %rbx; call *%rdi; pop %rbx; ret.
+ * TAKES_IT, with the frame pointer that the caller passes: push %rbp; mov %rsi, %rbp; call *%rdi; pop %rbp; ret */
 static const unsigned char instructions[] = {[0] = 0x55,
                                              0x48,
                                              0x89,
@@ -35,7 +36,7 @@ static const unsigned char instructions[] = {[0] = 0x55,
                                              0x5d,
                                              0xc3};
 
-/* What tells how to step out of these, but leaves out where the caller's frame is. */
+/* Unwind data for these instructions that does not say where the caller's frame is. */
 static struct {
     uint32_t cie_bytes, cie_id;
     unsigned char version, augmentation, code_align, data_align, return_column, cie_rest[7];
@@ -70,7 +71,7 @@ static bool is_within(const void *frame, const void *start, size_t bytes) {
     return (uintptr_t)frame - (uintptr_t)start < bytes;
 }
 
-/* The frame that is of this code; `count` if none is. */
+/* Index of the frame within this code; `count`: there is none. */
 static unsigned frame_of(const void *start, size_t bytes) {
     unsigned i = 0;
     while (i < count && !is_within(frames[i], start, bytes))
@@ -83,7 +84,8 @@ static HK_NOINLINE void run(char *code) {
     __asm__ volatile("");
 }
 
-/* Twice: the second time the unwinder's first answer is known. */
+/* The stack has the made code and, if it keeps a frame, its caller. Twice: the second time the unwinder's first answer
+ * is cached. */
 static void check_stack(char *code, bool keeps_frame) {
     for (unsigned i = 0; i < 2; i++) {
         run(code);
@@ -94,12 +96,12 @@ static void check_stack(char *code, bool keeps_frame) {
     }
 }
 
-/* What nobody can return to ends a stack. */
+/* The stack ends at an address to which no code can return. */
 static void check_plausible(char *code) {
     const uintptr_t nowhere[] = {0, 1, 4095, UINTPTR_MAX, (uintptr_t)1 << 46};
     for (unsigned i = 0; i < sizeof nowhere / sizeof nowhere[0]; i++) {
         void *volatile frame[2] __attribute__((aligned(16))) = {NULL, (void *)nowhere[i]};
-        read_stack(); /* what was found last time is not known any more */
+        read_stack(); /* replaces what was cached from the last stack */
         ((void (*)(void (*)(void), void *volatile *))(uintptr_t)(code + TAKES_IT))(read_stack,
                                                                                    frame);
         const unsigned made = frame_of(code + TAKES_IT, KEEPS_NONE);
@@ -108,7 +110,8 @@ static void check_plausible(char *code) {
     }
 }
 
-/* What a signal interrupts is named itself, and not what lies before it. */
+/* An interrupted instruction is on the stack as its address plus one, like a return address: a reader that looks up the
+ * byte before finds the interrupted instruction, not the one before it. */
 extern const char trap[];
 
 static void on_trap(int number, siginfo_t *info, void *context) {

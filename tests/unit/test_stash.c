@@ -1,5 +1,5 @@
-/* Stashes: what lies there is free to everybody but whoever takes it, how much may, and that it goes. The tests work on
- * stashes of their own; that there are several threads is only said. */
+/* Stashes: runs on a stash count as free, their amount is bounded, and they go back to the pool in time. The tests work
+ * on a heap of their own, and only pretend that there are several threads. */
 #include "backend/heap.h"
 
 #include <pthread.h>
@@ -41,7 +41,8 @@ static size_t blocks_in_use(void) {
     return stats.bands[HAK_BAND_LARGE].blocks;
 }
 
-/* The same memory comes back, and reads as what may be dirty; meanwhile it is in use to nobody. */
+/* The next allocation gets the run freed last of its length, and is told that it may be dirty. Meanwhile the run does
+ * not count as in use. */
 static void what_was_freed_last_serves_next(void) {
     const size_t before = blocks_in_use();
     char *p = take(3), *q = take(3), *r = take(2);
@@ -72,7 +73,7 @@ static void a_second_free_is_found(void) {
     hk_stash_clear(&heap.stash);
 }
 
-/* Neither more than there is room for, nor what is long. */
+/* A stash holds at most MOST slices, and no run longer than LONGEST. */
 static void so_much_and_no_more(void) {
     enum { BLOCKS = HK_STASH_RUNS - 1 };
     char *blocks[BLOCKS];
@@ -95,7 +96,8 @@ static bool lies_here(const char *p) {
     return false;
 }
 
-/* A thread that only frees keeps more, and the oldest go first; one that takes any does not, nor one of many. */
+/* A thread that only frees keeps COOLING slices, the latest ones. Once it allocates large blocks, or with many threads,
+ * it keeps at most MOST. */
 static void what_others_get_lies_here_longer(void) {
     enum { BLOCKS = HK_STASH_RUNS + COOLING };
     char *blocks[BLOCKS];
@@ -121,7 +123,7 @@ static void what_others_get_lies_here_longer(void) {
     hk_stash_clear(&heap.stash);
 }
 
-/* Where one thread is alone it keeps one run, of the length that it wanted last. */
+/* A single thread keeps one run, of the length of its latest request. */
 static void alone(void) {
     const unsigned threads = hk_load_relaxed(&hk_heap_threads);
     hk_store_relaxed(&hk_heap_threads, 1u);
@@ -137,7 +139,8 @@ static void alone(void) {
     hk_store_relaxed(&hk_heap_threads, threads);
 }
 
-/* Told of once between two looks; gone at the second look without use in between. */
+/* The first free between two looks reports its bytes as free, later ones do not; a look with no use since the look
+ * before clears the stash. */
 static void what_is_not_used_goes(void) {
     char *p = take(4);
     hk_stash_look(&heap.stash);
@@ -153,6 +156,7 @@ static void what_is_not_used_goes(void) {
     CHECK_EQ(held(), 0);
 }
 
+/* A heap that needs a new slab clears its stash. */
 static void growth_takes_it(void) {
     give(take(4));
     CHECK_EQ(held(), 4);
@@ -163,7 +167,7 @@ static void growth_takes_it(void) {
     }
 }
 
-/* Where what lies behind a block is in the stash, the block grows into it. */
+/* A block grows in place into the run behind it if that lies on the stash. */
 static void a_block_grows_into_it(void) {
     char *all = take(HK_SLICES);
     give(all);
@@ -191,7 +195,7 @@ static void *leaves_one(void *unused) {
     return own;
 }
 
-/* What a thread has there when it ends is everybody's. */
+/* A thread's end clears its stash. */
 static void a_thread_ends(void) {
     pthread_t thread;
     void *own;
@@ -209,7 +213,7 @@ static void *clearer(void *unused) {
     return unused;
 }
 
-/* No run is two blocks' at a time while others clear: each block keeps what was written to it. */
+/* While another thread clears the stash, no run serves two blocks at a time: each block keeps its contents. */
 static void others_clear(void) {
     enum { BLOCKS = 24, ROUNDS = 20000 };
     static char *blocks[BLOCKS];
@@ -237,12 +241,12 @@ static void others_clear(void) {
 }
 
 int main(void) {
-    hk_thread_t *thread = hk_thread_enter(); /* all there is to set up */
+    hk_thread_t *thread = hk_thread_enter(); /* sets up the allocator */
     if (thread != NULL)
         hk_thread_leave(thread);
     hk_heap_init(&heap);
     hk_store_relaxed(&hk_heap_threads, 2u);
-    char *live[4 * MOST]; /* so that there is room */
+    char *live[4 * MOST]; /* the stash may hold only a part of what is in use */
     for (unsigned i = 0; i < 4 * MOST; i++)
         live[i] = take(1);
     what_was_freed_last_serves_next();

@@ -1,5 +1,5 @@
-/* Statistics: exact for blocks that are known, wherever freed ones wait; equations hold; counters
- * only grow while threads run; old and new programs agree on the struct. */
+/* Statistics: exact for known blocks, wherever freed blocks wait; the equations hold; counters only grow while threads
+ * run; programs built with an older or newer struct get the fields that they know. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -40,7 +40,7 @@ static void free_known(unsigned from, unsigned to) {
             hak_free(small[cls][i]);
 }
 
-/* The program holds `per_class` blocks of each class, and so many others, more than it did. */
+/* Since `before` the program has got `per_class` blocks of each class, `larges` large and `huges` huge ones. */
 static void check_more(const hak_stats_t *before, unsigned per_class, unsigned larges,
                        unsigned huges) {
     hak_stats_t s = now();
@@ -111,7 +111,7 @@ static void frees_of_another(void) {
     CHECK(pthread_join(thread, NULL) == 0);
     check_more(&before, PER_CLASS - 40 + 1, LARGE - 1, HUGE - 1);
 
-    /* what the thread freed has left its magazines, and is not collected */
+    /* the thread's end emptied its magazines: its frees are remote, and not collected yet */
     hak_stats_t ended = now();
     uint64_t freed = 0;
     for (unsigned cls = 1; cls < HK_CLASS_FIXED; cls++)
@@ -136,7 +136,7 @@ static void frees_of_another(void) {
     pthread_barrier_destroy(&step);
 }
 
-/* What a thread frees that has no record, or may take no lock. */
+/* Frees by a thread that has no record yet count as remote frees. */
 static void *free_two(void *unused) {
     hak_free(left_behind[1]);
     hak_free(left_behind[2]);
@@ -214,6 +214,7 @@ static void *allocate_and_end(void *unused) {
     return unused;
 }
 
+/* An ended thread's slabs are adopted, which is counted. */
 static void adoptions(void) {
     static void *taken[TAKEN];
     pthread_t thread;
@@ -238,7 +239,7 @@ static void child(const hak_stats_t *parent) {
 #include "base/counters.def"
     hak_stats_t s = now();
     check_equations(&s);
-    CHECK_EQ(s.other_calls + s.mincore, s.calls); /* what asking takes */
+    CHECK_EQ(s.other_calls + s.mincore, s.calls); /* the calls that reading the statistics takes */
     CHECK_EQ(s.mapped, parent->mapped);
     CHECK_EQ(s.allocated, parent->allocated);
     CHECK_EQ(s.peak_mapped, parent->peak_mapped);
@@ -247,7 +248,7 @@ static void child(const hak_stats_t *parent) {
     CHECK_EQ(now().faults, 1);
 }
 
-/* A thread that the child has not may have held it. */
+/* The lock of statistics being written is free in a fork's child, whichever thread held it. */
 static void child_may_write(void) {
     hk_lock(&hk_writing);
     pid_t pid = fork();
@@ -259,8 +260,9 @@ static void child_may_write(void) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
+/* In a fork's child all counters start at zero and the heap's figures are the parent's; the parent's are unchanged. */
 static void forked(void) {
-    hk_count(faults, 2); /* as if two had been said */
+    hk_count(faults, 2); /* as if two faults had been reported */
     hak_stats_t before = now();
     CHECK_EQ(before.faults, 2);
     CHECK(before.calls != 0 && before.refills != 0 && before.region_maps != 0);
@@ -279,7 +281,7 @@ static void forked(void) {
 
 /* ---- the interface ---- */
 
-/* However long they are, two figures of a line are two words. */
+/* Figures of any length are separated by spaces. */
 static void long_figures(void) {
     enum { LINES = 64 };
     static char text[32768];
@@ -324,7 +326,7 @@ static void refusals(void) {
         CHECK(hak_stats_print(full, HAK_STATS_TEXT) == -1 && errno == ENOSPC);
         close(full);
     }
-    hk_thread_t *self = hk_thread_enter(); /* what a signal handler may find */
+    hk_thread_t *self = hk_thread_enter(); /* as in a handler that interrupted the boundary */
     hak_stats_t stats = {.size = sizeof stats};
     CHECK(hak_stats_get(&stats) == -1 && errno == EBUSY);
     hk_thread_leave(self);

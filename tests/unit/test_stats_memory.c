@@ -1,4 +1,4 @@
-/* Statistics of memory: what is resident, dirty, given back and the most so far, with and without files to ask. */
+/* Statistics of memory: resident, dirty, given back, and peaks, with and without access to /proc. */
 #include "backend/heap.h"
 #include "backend/limit.h"
 #include "backend/meta.h"
@@ -18,7 +18,7 @@ static void flush_all(void) {
     hk_thread_leave(self);
 }
 
-/* Descriptors are resident too. Comes first: later ones are used again. */
+/* Resident memory includes the descriptors of slabs. This test comes first: later ones would reuse descriptors. */
 static void resident_metadata(void) {
     enum { BLOCKS = 6144, SIZE = 4096 };
     static void *blocks[BLOCKS];
@@ -29,7 +29,7 @@ static void resident_metadata(void) {
     uint64_t superslabs =
         (after.mapped - after.metadata - before.mapped + before.metadata) / HK_UNIT;
     CHECK(superslabs >= 10);
-    /* an eighth is left to what the thread's heap and magazines were before */
+    /* an eighth of the descriptors may have been resident before */
     uint64_t descriptors = superslabs * HK_SLICES * sizeof(hk_slab_t);
     CHECK(after.resident - before.resident >=
           after.carved - before.carved - HK_SLICE + descriptors / 8 * 7);
@@ -37,8 +37,7 @@ static void resident_metadata(void) {
         hak_free(blocks[i]);
 }
 
-/* Freed memory is dirty until it is purged: OS pages of slabs with no live block on them, and slabs
- * that are free. */
+/* Freed memory is dirty until it is purged: pages of slabs without a live block, and free slabs. */
 static void dirty_memory(void) {
     enum { SIZE = 2048, PAGE = 4096, BLOCKS = 4000, GROUP = 8, SLACK = 64 * PAGE };
     static void *blocks[BLOCKS];
@@ -53,14 +52,14 @@ static void dirty_memory(void) {
     for (unsigned i = 0; i < BLOCKS; i += 2)
         hak_free(blocks[i]);
     flush_all();
-    hak_stats_t half = now(); /* one block of each page lives */
+    hak_stats_t half = now(); /* one block of each page lives: nothing new is dirty */
     CHECK_EQ(half.resident, full.resident);
     CHECK(half.dirty <= full.dirty + SLACK);
     for (unsigned i = 1; i < BLOCKS; i += 2)
         if (i % GROUP != 1)
             hak_free(blocks[i]);
     flush_all();
-    hak_stats_t eighth = now(); /* one block of each four pages does */
+    hak_stats_t eighth = now(); /* one block of each four pages lives */
     CHECK(eighth.dirty + SLACK >= full.dirty + BLOCKS * SIZE / 4 * 3);
     CHECK(eighth.dirty <= full.dirty + BLOCKS * SIZE / 4 * 3 + SLACK);
     for (unsigned i = 1; i < BLOCKS; i += GROUP)
@@ -75,8 +74,7 @@ static void dirty_memory(void) {
     check_equations(&trimmed);
 }
 
-/* A trim is a purge like those of the purger: a run, with its calls, bytes and time, if it gives
- * anything back. */
+/* A trim that gives anything back counts as a purge: its run, calls, bytes and time. */
 static void trims_are_counted(void) {
     enum { SIZE = 3000, BLOCKS = 1000 };
     static void *blocks[BLOCKS];
@@ -103,7 +101,7 @@ static void trims_are_counted(void) {
     CHECK_EQ(now().purge_runs, runs);
 }
 
-/* A superslab most of which was given back goes back whole: a call more. */
+/* A free superslab most of which was given back before is unmapped whole, not cached; that counts as one purge call. */
 static void hollow_superslabs(void) {
     hk_trim();
     hk_slab_t *first = hk_pool_take(HK_SLICES, 0, 1), *second = hk_pool_take(HK_SLICES, 0, 1);
@@ -130,8 +128,8 @@ static hak_stats_t now_without_files(void) {
     return blind;
 }
 
-/* Where no file can be opened the figures are nearly the same: what was only ever read is resident
- * then, and the process's peak is not known. */
+/* If no file can be opened mincore() is asked instead: the figures are nearly the same. Pages that were only read count
+ * as resident then, and the process's peak is unknown. */
 static void without_files(void) {
     void *block = touched(HUGE_BYTES);
     hak_stats_t before = now(), blind = now_without_files();
@@ -143,7 +141,7 @@ static void without_files(void) {
     hak_free(block);
 }
 
-/* Nor is a page forgotten of a block that ends within a unit, as where memory is bounded. */
+/* Nor is any page left out of a block that ends within a unit, as where memory is bounded. */
 static void without_files_and_bounded(void) {
     enum { BLOCKS = 8 };
     static const size_t bytes = HK_UNIT + HK_MIB + 4096;
@@ -170,8 +168,8 @@ static void peaks(void) {
     CHECK(now().huge_failures > after.huge_failures);
 }
 
-/* It is what was there at one time, and stays: not what regions once had with what blocks beside them have now, nor with
- * what metadata has grown by since. */
+/* The peak is the most that was mapped at one time, and never decreases. It is not the sum of the separate peaks of
+ * regions, single blocks and metadata. */
 static void peaks_of_all_together(void) {
     hk_trim();
     hak_stats_t before = now();
@@ -182,7 +180,7 @@ static void peaks_of_all_together(void) {
     CHECK(after.mapped >= before.mapped + 3 * HK_MIB);
     CHECK_EQ(after.peak_mapped, before.peak_mapped);
     hk_single_goes(2 * HK_MIB);
-    hk_single_comes(before.peak_mapped); /* a fenced block, say, which is kept and goes */
+    hk_single_comes(before.peak_mapped); /* as a fenced block: freed, kept, and unmapped below */
     const uint64_t most = now().mapped;
     CHECK_EQ(now().peak_mapped, most);
     hk_single_goes(before.peak_mapped);
@@ -197,7 +195,7 @@ static void peaks_of_all_together(void) {
 int main(void) {
     hk_store_relaxed(&hk_config.lean, 0); /* nobody collects or purges but this test */
     hk_store_relaxed(&hk_config.thp, 0);  /* huge pages bring memory that nobody has touched */
-    /* what is freed stays, to be counted */
+    /* freed ranges stay cached, to be counted */
     hk_store_relaxed(&hk_config.region_cache_mb, (uint64_t)64);
     hak_free(hak_malloc(1));
     resident_metadata();

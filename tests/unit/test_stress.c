@@ -1,7 +1,6 @@
-/* Threads against each other: blocks change hands through a shared table, so that most are freed by
- * a thread that did not allocate them, threads end with live blocks, and their heaps are taken
- * over. The contents of every block tell whether it was given out twice or written to by the
- * allocator. */
+/* Threads against each other: blocks change hands through a shared table, so that most are freed by a thread that did
+ * not allocate them; threads end with live blocks, and others adopt their heaps. The contents of each block show
+ * whether it was given out twice, or written to by the allocator. */
 #include <pthread.h>
 
 #include "backend/heap.h"
@@ -26,7 +25,7 @@ typedef struct {
     uint64_t seed;
 } head_t;
 
-static _Atomic(head_t *) table[PLACES]; /* atomic: a block belongs to who takes it out */
+static _Atomic(head_t *) table[PLACES]; /* atomic: the thread that takes a block out owns it */
 static atomic_ulong handed_over;
 
 static head_t *make(uint64_t *state) {
@@ -76,11 +75,11 @@ static void *work(void *argument) {
     uint64_t state = (uint64_t)(uintptr_t)argument * 0x9e3779b97f4a7c15u + 1;
     head_t *own[OWN] = {NULL};
     unsigned long gifts = 0;
-    /* some end early: those that go on adopt what they leave */
+    /* some threads end early: the others adopt their slabs */
     unsigned steps = STEPS / (1 + (unsigned)(uintptr_t)argument % THREADS);
     for (unsigned step = 0; step < steps; step++) {
         unsigned i = chance_below(&state, OWN), dice = chance_below(&state, 100);
-        if (dice < 50) { /* a block of mine for one of somebody else's */
+        if (dice < 50) { /* exchange a block with another thread */
             head_t *mine = own[i] != NULL ? own[i] : make(&state);
             own[i] = atomic_exchange(&table[chance_below(&state, PLACES)], mine);
             gifts += own[i] != NULL;
@@ -166,7 +165,7 @@ static void *trim(void *unused) {
     return unused;
 }
 
-/* Blocks that take a superslab each, and some that take more; what lies in them must stay there. */
+/* Blocks of a superslab each, or larger; each keeps its contents while another thread purges. */
 static void *empty_superslabs(void *argument) {
     enum { BLOCKS = 3, EVERY = 4 * (int)HK_SLICE };
     uint64_t state = (uint64_t)(uintptr_t)argument + 1;
@@ -202,7 +201,7 @@ static void trim_against_free(void) {
 }
 
 int main(void) {
-    generation(0); /* the C library keeps some memory for the threads it has seen */
+    generation(0); /* first, as the C library keeps memory for each thread */
     free_together();
     empty_table();
     size_t before = in_use_settled(0, 200);
@@ -212,7 +211,7 @@ int main(void) {
     free_together();
     trim_against_free();
     empty_table();
-    /* all that was freed has come back, whoever owned it */
+    /* all freed memory is free again, whichever heap owned it */
     CHECK_EQ(in_use_settled(before, 5000), before);
     printf("%lu blocks changed hands\n", atomic_load(&handed_over));
     return 0;

@@ -1,5 +1,5 @@
-/* Superslabs and the pool of slices. Where malloc is ours, the process's own blocks lie in the same
- * pool, so the tests work in superslabs that they took whole. */
+/* Superslabs and the pool of slices. The process's own blocks lie in the same pool, so the tests work in superslabs
+ * that they took whole. */
 #include "backend/superslab.h"
 
 #include "backend/pagemap.h"
@@ -82,8 +82,8 @@ static void slabs_of_every_class(void) {
     }
 }
 
-/* All slices are handed out, lowest first, before another superslab is touched; freed ones are used
- * again, in the same order. */
+/* All slices of a superslab are handed out, lowest first, before another superslab is used; freed slices are reused in
+ * the same order. */
 static void exhaustion_and_reuse(void) {
     hk_slab_t *runs[HK_SLICES], *other;
     runs[0] = dirty_superslab();
@@ -140,7 +140,7 @@ static void resizing(void) {
     hk_pool_give(neighbour);
 }
 
-/* What a run grows by is counted as brought in where nobody has had it. */
+/* A run that grows counts fresh slices as touched, and used ones not. */
 static void growth_is_counted(void) {
     hk_slab_t *run = dirty_superslab();
     const uint64_t before = hk_counted(touched);
@@ -150,7 +150,7 @@ static void growth_is_counted(void) {
     hk_pool_release_empty();
     hk_region_trim();
     hk_slab_t *two[] = {take(HK_SLICES - 1), take(HK_SLICES - 1)};
-    run = two[two[0]->first != 0]; /* of a new superslab; the other may be of the process's own */
+    run = two[two[0]->first != 0]; /* the run in a new superslab */
     const uint64_t then = hk_counted(touched);
     CHECK(run->zeroed && hk_pool_resize(run, HK_SLICES));
     CHECK_EQ(hk_counted(touched), then + HK_SLICE);
@@ -180,7 +180,7 @@ static void empty_superslabs_go_back(void) {
         CHECK(hk_slab_of(bases[i]) == NULL);
 }
 
-/* Between any two superslabs and packs it is asked whether that goes on. */
+/* hk_purge_all() asks before each superslab and pack whether to go on, and stops if not. */
 static void all_is_purged_in_steps(void) {
     hk_slab_t *runs[3];
     for (unsigned i = 0; i < 3; i++)
@@ -200,6 +200,7 @@ static void all_is_purged_in_steps(void) {
         hk_pool_give(runs[i]);
 }
 
+/* `zeroed` is set only if the run reads as zero: not for slices used since they were fresh or purged. */
 static void zeroed_is_truthful(void) {
     purge_all();
     hk_region_trim();
@@ -218,7 +219,7 @@ static void zeroed_is_truthful(void) {
     CHECK(dirty >= (HK_SLICES - 1) * HK_SLICE);
     CHECK(purge_all() >= (HK_SLICES - 1) * HK_SLICE);
     CHECK_EQ(pool_stats().free_dirty, 0);
-    CHECK(*(unsigned char *)first->base == 0xaa); /* what is in use stays */
+    CHECK(*(unsigned char *)first->base == 0xaa); /* the slice in use keeps its contents */
     run = take(1);
     CHECK(run->base == second && run->zeroed && reads_as_zero(run->base, HK_SLICE));
     memset(run->base, 0xaa, HK_SLICE);
@@ -245,7 +246,7 @@ static void zeroed_is_truthful(void) {
     hk_pool_give(again);
 }
 
-/* Runs that start at a multiple of so many slices share superslabs, and what lies between them serves others. */
+/* Runs aligned to several slices share superslabs, and the slices between them serve other runs. */
 static void aligned_runs(void) {
     enum { MOST = 2 * HK_SLICES };
     for (unsigned align = 2; align < HK_SLICES; align *= 2)
@@ -267,8 +268,7 @@ static void aligned_runs(void) {
         }
 }
 
-/* A late remote freer may still have to clear `pending`: carving the slices anew leaves it
- * alone. */
+/* A late remote free may still have to clear `pending`, so carving the slices anew does not touch it. */
 static void carving_keeps_the_protocol_words(void) {
     hk_slab_t *first = dirty_superslab();
     hk_slab_t *slab = hk_pool_take(1, 1, 1);
@@ -323,7 +323,7 @@ static void random_runs_add_up(void) {
     CHECK(pool_stats().superslabs <= before.superslabs + 1);
 }
 
-/* A superslab with holes becomes empty while a part of it is claimed: it goes back all the same. */
+/* A superslab with holes that becomes empty while a part of it is claimed goes back when the claim ends. */
 static void ends_while_claimed(void *unused) {
     enum { MOST = 4 * HK_SLICES };
     hk_slab_t *slabs[MOST], *last = NULL, *other = NULL;
@@ -360,7 +360,7 @@ static void holes_do_not_keep_a_superslab(void) {
 
 int main(void) {
     hak_free(hak_malloc(1));
-#ifndef __GLIBC__ /* whose pthread_atfork has a block, too, and then theirs is the fullest superslab */
+#ifndef __GLIBC__ /* pthread_atfork takes a block, too: fills its superslab */
     take(HK_SLICES - 2);
 #endif
     runs_of_every_length();

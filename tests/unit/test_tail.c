@@ -1,5 +1,5 @@
-/* Tails of large blocks: they are nobody's to use, what lives long gives their memory back, and what of that is known stays known,
- * while blocks come, go and change their sizes. */
+/* Tails of large blocks, the pages behind a block's last page: they are not usable, are purged once the block is old,
+ * and stay marked as purged while blocks come, go and change their sizes. */
 #include "backend/heap.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 enum { SLICES = 3, USED = 2 * HK_SLICE + 300 };
 
 static hk_heap_t heap;
-static size_t page, tail; /* bytes behind USED */
+static size_t page, tail; /* tail: bytes behind the last page of USED bytes */
 
 static char *take(size_t n) {
     size_t dirty;
@@ -26,7 +26,7 @@ static char *take(size_t n) {
 
 static size_t give(char *p) { return hk_large_free(&heap, p, HK_KIND_LARGE); }
 
-/* A block of USED bytes where a longer one has filled all slices, and no huge page is. */
+/* A block of USED bytes in slices that a longer block has filled; no huge page backs them. */
 static char *block_in_used_slices(void) {
     hk_stash_clear(&heap.stash);
     char *p = take(SLICES * HK_SLICE);
@@ -76,7 +76,7 @@ static void what_is_usable_ends_with_a_page(void) {
     hk_stash_clear(&heap.stash);
 }
 
-/* Once, and not before it is marked. */
+/* A tail is purged once, and only if a look has marked it before. */
 static void it_goes_once_it_is_old(void) {
     char *p = block_in_used_slices();
     CHECK_EQ(purge_of(p, true), 0);
@@ -89,7 +89,7 @@ static void it_goes_once_it_is_old(void) {
     give(p);
 }
 
-/* A block that was freed and made anew in between is new. */
+/* A block that was freed and allocated again since the mark counts as new: its tail is not purged. */
 static void what_comes_and_goes_stays(void) {
     char *p = block_in_used_slices();
     for (unsigned i = 0; i < 5; i++) {
@@ -102,7 +102,7 @@ static void what_comes_and_goes_stays(void) {
     give(p);
 }
 
-/* Grown within its last slice it has no tail any more; cut down it has another one. */
+/* A block that grows within its last slice has no tail any more; one that shrinks has another tail. */
 static void what_has_grown_keeps_all(void) {
     char *p = block_in_used_slices();
     CHECK(hk_large_resize(&heap, p, HK_KIND_LARGE, USED + tail / 2) == p);
@@ -117,7 +117,7 @@ static void what_has_grown_keeps_all(void) {
     give(p);
 }
 
-/* While it is purged nobody gets its slices, nor grows into it. */
+/* While a tail is claimed, the block cannot be resized, and a free puts the block aside until the claim ends. */
 static void nobody_gets_what_is_held(void) {
     hk_os_range_t ranges[HK_SLICES];
     unsigned count;
@@ -139,13 +139,14 @@ static void nobody_gets_what_is_held(void) {
     CHECK(!hk_load_seq(&hk_large_aside));
 }
 
-/* What is gone is not given back again with the slice, and counts when it is used again. */
+/* A purged tail is remembered when its block is freed: the run goes on no stash, and counts as retaken when it is used
+ * again. */
 static void what_is_gone_stays_known(void) {
     bool seen = false;
     char *p = block_in_used_slices();
     mark(), purge_of(p, true);
     CHECK(is_cut(p));
-    CHECK_EQ(give(p), SLICES * HK_SLICE); /* on no stash */
+    CHECK_EQ(give(p), SLICES * HK_SLICE); /* all bytes reported: to the pool */
     CHECK(heap.stash.held == 0);
     hk_pool_cursor_t cursor = {0};
     while (hk_pool_next(&cursor) && cursor.superslab != hk_map_owner(p))
@@ -159,7 +160,7 @@ static void what_is_gone_stays_known(void) {
     CHECK(hk_purge_superslab(&cursor, HK_PURGE, false, &seen) >= SLICES * HK_SLICE);
 }
 
-/* So it does when a block grows into it. */
+/* A purged tail also counts as retaken when its block grows into it. */
 static void what_has_grown_counts(void) {
     char *p = block_in_used_slices();
     mark(), purge_of(p, true);
@@ -171,7 +172,7 @@ static void what_has_grown_counts(void) {
     give(p);
 }
 
-/* Memory that nobody has had yet has none to give back. */
+/* The tail of a block in fresh slices has no memory to give back. */
 static void fresh_ones_are_clean(void) {
     hk_slab_t *whole = own_superslab(true);
     hk_stash_clear(&heap.stash);
@@ -184,7 +185,7 @@ static void fresh_ones_are_clean(void) {
     hk_pool_give(whole);
 }
 
-/* A huge page is not broken for a few of them. */
+/* No tail is claimed where a huge page may back it: purging would split the huge page. */
 static void huge_pages_stay(void) {
     char *p = block_in_used_slices();
     hk_os_range_t ranges[HK_SLICES];

@@ -1,4 +1,5 @@
-/* Threads that come and go, and many of them: what they leave in magazines is bounded, and their magazines share a budget. */
+/* Threads that come and go, and many threads: the memory that ended threads leave in magazines is bounded, and all
+ * threads' magazines share a budget. */
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,8 +37,8 @@ static void *result_of(void *(*run)(void *), void *argument) {
     return result;
 }
 
-/* The C library frees something for a thread when all its destructors have run: a record that it got then would never be
- * left. */
+/* A few frees give a thread no record. The C library frees blocks for a thread after all its destructors have run: a
+ * record that the thread got then would never be released. */
 static void only_frees(void) {
     void *blocks[64];
     for (unsigned i = 0; i < 64; i++)
@@ -54,7 +55,8 @@ static void *do_nothing(void *unused) {
     return unused;
 }
 
-/* As many of them as you like, on stacks of the program's, which the C library does not keep. */
+/* Threads that never allocate get no record, however many there are. They run on a stack of the program's own, which
+ * the C library does not keep. */
 static void never_allocate(void) {
     enum { STACK = 2 * 1024 * 1024, LIVES_OF_NOTHING = 40 };
     char *stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -67,7 +69,7 @@ static void never_allocate(void) {
         pthread_t thread;
         atomic_store(&alive, 0);
         CHECK(pthread_create(&thread, &attributes, do_nothing, NULL) == 0);
-        /* its stack is the next one's */
+        /* the next thread reuses its stack */
         while (atomic_load(&alive) == 0 ||
                syscall(SYS_tgkill, getpid(), atomic_load(&alive), 0) == 0)
             usleep(100);
@@ -76,7 +78,7 @@ static void never_allocate(void) {
     munmap(stack, STACK);
 }
 
-/* ---- what ended threads leave ---- */
+/* ---- what ended threads leave in magazines ---- */
 
 enum { CROWD = 16, LIVES = 12 };
 static hk_thread_t *records[CROWD];
@@ -124,7 +126,7 @@ static void *live_much(void *place) {
     return live_shortly(place);
 }
 
-/* Of threads that leave much each some keep it, and all records together no more than so much. */
+/* Of the records of threads that leave much, only some keep it: all records together keep at most 2 MiB. */
 static void bounded_together(void) {
     size_t kept = 0;
     unsigned warm = 0;
@@ -138,10 +140,10 @@ static void bounded_together(void) {
     CHECK(HK_HOSTILE || (warm != 0 && warm < CROWD));
 }
 
-/* The first threads' blocks go back; where threads come and go a few records keep a little, until a trim. */
+/* The first threads' blocks go back to the heap; once threads come and go, records keep a little, until a trim. */
 static void left_behind(void *unused) {
     (void)unused;
-    hak_free(hak_malloc(64)); /* not later, by a record that another has left */
+    hak_free(hak_malloc(64)); /* first: gets this thread a record of its own */
     for (unsigned i = 0; i < LIVES; i++) {
         live_together(1);
         CHECK(records_with_blocks(1) == (i + 1 >= 8));
@@ -153,11 +155,11 @@ static void left_behind(void *unused) {
     pthread_t large;
     CHECK(pthread_create(&large, NULL, live_largely, &records[0]) == 0);
     CHECK(pthread_join(large, NULL) == 0);
-    CHECK_EQ(records_with_blocks(1), HK_HOSTILE); /* where a thread never holds much */
+    CHECK_EQ(records_with_blocks(1), HK_HOSTILE); /* whose threads never hold much */
     for (unsigned i = 0; i < LIVES; i++)
         live_together(CROWD);
-    CHECK(HK_HOSTILE || records_with_blocks(CROWD) == CROWD); /* so many share all they have */
-    for (unsigned i = 0; i < 2; i++) /* what was kept is not counted twice */
+    CHECK(HK_HOSTILE || records_with_blocks(CROWD) == CROWD); /* all fit into the bound */
+    for (unsigned i = 0; i < 2; i++) /* twice: blocks kept the first time are not counted again */
         bounded_together();
     hk_trim();
     CHECK_EQ(records_with_blocks(CROWD), 0);
@@ -168,7 +170,7 @@ static void left_behind(void *unused) {
 
 enum { THREADS = 64 };
 
-/* Grows all magazines twice: before the other threads are there, and among them. */
+/* Grows its magazines twice; the second time all threads are there. */
 static void *live_among_many(void *most) {
     const unsigned from = hk_class_of(64), to = hk_class_of(16384);
     for (unsigned round = 0; round < 2; round++) {
@@ -177,12 +179,12 @@ static void *live_among_many(void *most) {
         pthread_barrier_wait(&together);
     }
     *(size_t *)most = pinned(own_record());
-    pthread_barrier_wait(&together); /* a record that is left starts anew */
+    pthread_barrier_wait(&together); /* else a thread that ends changes the others' part */
     return NULL;
 }
 
-/* All threads' magazines share a budget as well, and those that have more give way as they go on. Each may
- * hold one block all the same. */
+/* With many threads a thread's magazines may hold its part of the shared budget, and one block of each class beyond
+ * that; magazines that grew larger before shrink as the thread goes on. */
 static void many(void *unused) {
     static pthread_t threads[THREADS];
     static size_t may[THREADS];

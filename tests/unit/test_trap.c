@@ -1,5 +1,5 @@
-/* The trap cache: threads are sent by it and back while they run, start and end right, and what
- * they hold is known. */
+/* The trap: threads are pointed at it and back while they run, they start and end on the right side, and the blocks
+ * that they hold are counted. */
 #include <pthread.h>
 
 #include "check.h"
@@ -36,7 +36,7 @@ static const hk_tcache_t *trap_of(const hk_thread_t *thread) {
     return rest == NULL ? NULL : &rest->trap;
 }
 
-/* On its own thread a change is seen at once, and the record is the same. */
+/* A thread that switches observing on or off changes sides at once, and keeps its record. */
 static void own_thread(void) {
     use();
     hk_thread_t *thread = cache_now()->thread;
@@ -77,7 +77,7 @@ static void *follow(void *unused) {
     return unused;
 }
 
-/* Threads that start on either side and are sent to the other while they run. */
+/* Threads start on either side, and are pointed at the other one while they run. */
 static void threads(bool at_start) {
     pthread_t ids[THREADS];
     observe(expected = at_start);
@@ -94,24 +94,25 @@ static void threads(bool at_start) {
     CHECK(pthread_barrier_destroy(&barrier) == 0);
 }
 
-/* A record that no thread has is pointed to by none. */
+/* A record without a thread does not refer to any thread's pointer. */
 static void check_orphan(hk_thread_t *thread, void *own) {
     CHECK(thread == own || thread->tc == NULL);
 }
 
 /* ---- past the end of a thread, and in a fork's child ---- */
 
-/* The round of destructors in which ours is done; the thread sanitizer's state is gone in the
- * fourth. */
+/* The test runs in this round of destructors, the last one; one earlier under the thread sanitizer, whose state is gone
+ * in the fourth. */
 #ifdef __SANITIZE_THREAD__
-enum { LAST_ROUND = 3, CHILD_HAS_THREADS = 0 }; /* nor does it allow those */
+enum { LAST_ROUND = 3, CHILD_HAS_THREADS = 0 }; /* it does not allow threads in a fork's child */
 #else
 enum { LAST_ROUND = 4, CHILD_HAS_THREADS = 1 };
 #endif
 
 static pthread_key_t late;
 
-/* Comes after the allocator's own in each round: in the last the shared record serves. */
+/* Runs after the allocator's destructor in each round; in the last, the thread has no record, and the shared one
+ * serves. */
 static void late_destructor(void *left) {
     uintptr_t rounds = (uintptr_t)left;
     if (rounds > 1) {
@@ -172,7 +173,7 @@ static void forks(void) {
     CHECK(pthread_join(id, NULL) == 0);
 }
 
-/* ---- what threads hold ---- */
+/* ---- the blocks that threads hold ---- */
 
 static size_t held(unsigned cls) {
     size_t blocks[HK_CLASS_COUNT];
@@ -189,6 +190,7 @@ static void *hold(void *unused) {
     return unused;
 }
 
+/* hk_threads_held() counts the blocks in the magazines of all live threads; an ended thread's are gone from it. */
 static void holdings(void) {
     const unsigned cls = hk_class_of(SIZE);
     pthread_t id;

@@ -1,4 +1,4 @@
-/* Walkers and assertions of all that holds blocks can fail: superslabs, slabs, heaps, large blocks, purging. */
+/* Plants one defect at a time in superslabs, slabs, heaps, large blocks and purging: the named assertion must fail. */
 #include "backend/heap.h"
 #include "backend/large.h"
 #include "backend/pack.h"
@@ -19,7 +19,7 @@ enum { BLOCKS = 64 };
 
 static hk_superslab_t *superslab_of(const hk_slab_t *slab) { return hk_map_owner(slab->base); }
 
-/* So often that the whole pool is looked at. */
+/* Often enough for the walker to check the whole pool. */
 static void take_and_give(hk_slab_t *superslab) {
     for (unsigned i = 0; i < 64; i++)
         hk_pool_give(take_in(superslab, 1, 0));
@@ -161,7 +161,7 @@ static void slab_that_is_not_on_the_list(bool planted) {
     void *last[3];
     three_slabs(slabs);
     CHECK_EQ(hk_heap_take(&a, CLS, last, 3), 3);
-    slabs[0]->listed = planted; /* and no list has it: a ring of its own */
+    slabs[0]->listed = planted; /* although it is on no list: a ring by itself */
     slabs[0]->next = slabs[0]->prev = slabs[0];
     hk_heap_give(&a, CLS, &blocks[1], 1);
 }
@@ -231,7 +231,7 @@ static void huge_block_that_ends_anywhere(bool planted) {
 static void grain_that_is_no_blocks(bool planted) {
     char *p = hk_pack_alloc(40000, 1), *q = hk_pack_alloc(40000, 1);
     CHECK(p != NULL && q != NULL);
-    unsigned *used = (unsigned *)((char **)hk_map_owner(p) + 1); /* behind the base */
+    unsigned *used = (unsigned *)((char **)hk_map_owner(p) + 1); /* the field behind `base` */
     *used += planted;
     CHECK(hk_pack_free(p) >= 40000);
 }
@@ -251,7 +251,7 @@ static void slab_of_another_superslab(bool planted) {
     bool seen = false, found = false;
     three_slabs(slabs);
     hk_heap_give(&a, CLS, blocks + 1, BLOCKS - 2);
-    run = own_superslab(false); /* it was wholly free: theirs is another */
+    run = own_superslab(false); /* a superslab that was wholly free, so not theirs */
     for (hk_pool_cursor_t cursor = {0}; !found && hk_pool_next(&cursor);) {
         for (unsigned i = 0; i < cursor.count; i++)
             found |= cursor.slabs[i] == slabs[0];
@@ -311,7 +311,7 @@ static const plant_t plants[] = {
     PLANT(purger_let_go_twice, "hk_load_relaxed(&lock->taken) == 1"),
 };
 
-/* What is about the OS pages of one slab. */
+/* Plants that need a slab of several OS pages. */
 static bool needs_pages(const plant_t *plant) {
     return plant->run == page_clean_and_seen || plant->run == slab_of_another_superslab;
 }

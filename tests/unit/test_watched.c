@@ -1,4 +1,4 @@
-/* Every operation of every thread is told once, with what was asked for, and none of the watcher's own. */
+/* A watcher is told of every operation of every thread once, with the request's arguments, and not of its own. */
 #include <malloc.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
 
-/* What was told last, and how often; this thread's unless it says otherwise. */
+/* What the watcher was told last, and how often; only this thread runs meanwhile. */
 static struct {
     void *given, *taken;
     hk_told_t gave, took;
@@ -26,7 +26,7 @@ static void given(void **own, void *p, const hk_told_t *told) {
     hk_add_seq(&given_in_all, 1u);
     if (own != NULL)
         *own = p;
-    hak_free(hak_malloc(24)); /* of which nobody is told */
+    hak_free(hak_malloc(24)); /* the watcher's own: it is not told of it */
 }
 
 static void taken(void **own, void *p, const hk_told_t *told) {
@@ -85,7 +85,7 @@ static void test_realloc(void) {
         expect(1, 1);
         p = q;
     }
-    CHECK(hak_realloc(p, SIZE_MAX / 2) == NULL); /* p is still there, and told so */
+    CHECK(hak_realloc(p, SIZE_MAX / 2) == NULL); /* told: p was taken, and given again */
     CHECK(heard.taken == p && heard.given == p && heard.gave.n >= 30);
     expect(1, 1);
     hak_free(p);
@@ -94,7 +94,7 @@ static void test_realloc(void) {
 
 enum { BLOCKS = 1000 };
 
-static _Thread_local bool at_work; /* and not the C library, which allocates for threads */
+static _Thread_local bool at_work; /* false while the C library allocates for the thread */
 
 static void *work(void *unused) {
     void *blocks[BLOCKS];
@@ -117,7 +117,7 @@ static void count_taken(void **own, void *p, const hk_told_t *told) {
     hk_add_seq(&taken_in_all, (unsigned)at_work);
 }
 
-/* Exactly: also a thread's first operation, for which it has no record yet. */
+/* All operations are told, also a thread's first one, for which it has no record yet. */
 static void test_threads(void) {
     static const hk_watcher_t counter = {count_given, count_taken, ended, NULL};
     pthread_t threads[4];
@@ -146,7 +146,7 @@ static void test_child(void) {
     CHECK(waitpid(pid, &status, 0) == pid && status == 0);
 }
 
-/* Off, nobody hears of anything, and the thread goes by its own cache again. */
+/* Without watchers nothing is told, and the thread uses its cache again. */
 static void test_off(void) {
     hk_watch(HK_WATCH_RECORD, NULL);
     CHECK(!hk_watched());

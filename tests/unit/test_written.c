@@ -1,5 +1,5 @@
-/* How much of huge blocks is written to: from what was freed the next ones are judged, by their size; and where blocks are filled
- * in part, pages go from block to block and do not stay where nobody writes. */
+/* How much of huge blocks is written to: freed blocks predict it for the next ones of their size. If blocks are filled
+ * only in part, cached pages go to the part that will be written, and do not stay behind it. */
 #include "backend/written.h"
 
 #include "backend/advise.h"
@@ -14,7 +14,7 @@
 enum { UNITS = 4 };
 #define BYTES (UNITS * HK_UNIT)
 
-/* What the freed block that is written to so far is taken for. */
+/* What hk_written_of() says of a block of `units` whose first `written` bytes were written to. */
 static size_t seen(size_t units, size_t written, size_t clean) {
     char *block = hk_os_map(units * HK_UNIT, HK_UNIT);
     CHECK(block != NULL);
@@ -31,31 +31,32 @@ static void what_is_seen(void) {
     CHECK_EQ(seen(UNITS, BYTES, HK_UNIT), BYTES);
     CHECK_EQ(seen(UNITS, HK_MIB, 0), HK_UNIT);
     CHECK_EQ(seen(UNITS, 5 * HK_MIB, 0), 3 * HK_UNIT);
-    CHECK_EQ(seen(UNITS, HK_MIB, 2 * HK_UNIT), 2 * HK_UNIT); /* of what had memory nobody knows */
+    CHECK_EQ(seen(UNITS, HK_MIB, 2 * HK_UNIT), 2 * HK_UNIT); /* its cached pages are unknown */
     CHECK_EQ(seen(UNITS, 5 * HK_MIB, 2 * HK_UNIT), 3 * HK_UNIT);
-    CHECK_EQ(seen(17, 0, 16 * HK_UNIT), 17 * HK_UNIT); /* less than a sixteenth was to be seen */
+    CHECK_EQ(seen(17, 0, 16 * HK_UNIT), 17 * HK_UNIT); /* under a sixteenth could be seen */
 }
 
 static void what_is_expected(void) {
-    const size_t other = 7 * HK_UNIT; /* of which nothing has been noted yet */
+    const size_t other = 7 * HK_UNIT; /* a size not noted yet */
     CHECK_EQ(hk_written_usually(other), other);
     seen(7, HK_MIB, 0);
     CHECK_EQ(hk_written_usually(other), other);
     seen(7, HK_MIB, 0);
     CHECK_EQ(hk_written_usually(other), HK_UNIT);
-    seen(7, other, 0); /* believed at once */
+    seen(7, other, 0); /* more is believed at once */
     CHECK_EQ(hk_written_usually(other), other);
     for (unsigned i = 0; i < 12; i++)
         seen(7, HK_MIB, 0);
     CHECK_EQ(hk_written_usually(other), other);
-    for (unsigned i = 0; i < 8; i++) /* and forgotten late */
+    for (unsigned i = 0; i < 8; i++) /* and less only after many blocks */
         seen(7, HK_MIB, 0);
     CHECK_EQ(hk_written_usually(other), HK_UNIT);
     for (unsigned i = 0; i < 16; i++)
         seen(7, hk_os_page_size(), 0);
-    CHECK_EQ(hk_written_usually(other), other); /* so little is not worth moving */
+    CHECK_EQ(hk_written_usually(other), other); /* too little to be worth moving */
 }
 
+/* If the latest requests are all for one size, any range will do, and all of it may keep its pages. */
 static void one_size(void) {
     seen(9, HK_MIB, 0);
     seen(9, HK_MIB, 0);
@@ -63,12 +64,13 @@ static void one_size(void) {
     for (unsigned i = 0; i < 9; i++)
         hk_written_asked(9 * HK_UNIT);
     CHECK_EQ(hk_written_usually(9 * HK_UNIT),
-             9 * HK_UNIT); /* the range of the one before will do */
+             9 * HK_UNIT); /* the range of the block before will do */
     hk_written_asked(3 * HK_UNIT);
     CHECK_EQ(hk_written_usually(9 * HK_UNIT), HK_UNIT);
 }
 
-/* Blocks of 2 to 10 MiB replaced by chance, a MiB of each written: with all pages of what was free they had three times as much. */
+/* Blocks of 2 to 10 MiB are replaced at random, 1 MiB of each written to. Fails if the blocks also keep the pages of the
+ * ranges that they reuse: about three times as much. */
 static void a_process(void) {
     enum { BLOCKS = 60, STEPS = 2000 };
     static char *blocks[BLOCKS];
@@ -86,7 +88,7 @@ static void a_process(void) {
         hak_free(blocks[i]);
 }
 
-/* Blocks of two sizes in turn, a MiB of each written to. Returns how many ranges were fresh. */
+/* Allocates and frees blocks of two sizes in turn, and writes to 1 MiB of each. Returns how many ranges were fresh. */
 static uint64_t mapped_in_turn(unsigned times) {
     const uint64_t before = hk_counted(region_maps);
     for (unsigned i = 0; i < times; i++) {
@@ -98,7 +100,8 @@ static uint64_t mapped_in_turn(unsigned times) {
     return hk_counted(region_maps) - before;
 }
 
-/* Where no pages are moved a range serves again whole, and is kept so. */
+/* While pages are moved, each block gets a fresh range with the written pages moved to it; while they are not, ranges
+ * are reused whole. */
 static void where_nothing_moves(void) {
     enum { TIMES = 20, CALLS = 1000000 };
     for (size_t units = 11; units <= 13; units += 2)
@@ -106,15 +109,15 @@ static void where_nothing_moves(void) {
     if (HK_HOSTILE)
         return; /* its cache is smaller than these blocks */
     hak_trim();
-    CHECK_EQ(mapped_in_turn(TIMES), TIMES); /* to which what was written to is moved */
+    CHECK_EQ(mapped_in_turn(TIMES), TIMES); /* with the pages of the block before */
     hk_store_relaxed(&hk_region_no_moves, (unsigned)CALLS);
-    hk_store_relaxed(&hk_config.lean, 0u); /* a range that has been free for long would go back */
+    hk_store_relaxed(&hk_config.lean, 0u); /* else a range free for long would be given back */
     CHECK(mapped_in_turn(TIMES) <= 2);     /* the first of each size */
     hk_store_relaxed(&hk_region_no_moves, 0u);
 }
 
 int main(void) {
-    a_process(); /* first, for the others tell of blocks that are none of it */
+    a_process(); /* first: the others note sizes that are not its own */
     what_is_seen();
     what_is_expected();
     one_size();
