@@ -7,10 +7,10 @@
 # Builds besides the product whose unit tests `make test` runs; e.g. `make test CHECKED=debug`.
 CHECKED ?= debug asan tsan hostile
 JOBS ?= $(shell nproc)
-# Many of them wait more than they compute.
+# More tests at once than processors: many tests wait more than they compute.
 TESTS_AT_ONCE ?= $(shell expr $(JOBS) + 2)
 PYTEST_ARGS ?=
-# Of each fuzz target in each profile.
+# Seconds for each fuzz target in each profile.
 FUZZ_SECONDS ?= 60
 
 # The stamp that tools/setup leaves when the Python environment is complete.
@@ -46,7 +46,7 @@ conformance: build $(READY) ## hakmem, the C library and the peers held to the s
 	@tools/setup --or-without test
 	.venv/bin/hakmem conformance --profile all
 
-# What is found new goes to out/fuzz; an input that fails is written to out/fuzz/TARGET.PROFILE-*.
+# New inputs go to out/fuzz/TARGET; an input that fails goes to out/fuzz/TARGET.PROFILE-*.
 fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	@tools/setup build fuzz
 	@$(MAKE) --no-print-directory build-fuzz
@@ -59,7 +59,7 @@ fuzz: ## the fuzz targets with libFuzzer, FUZZ_SECONDS each
 	        out/fuzz/$$target tests/fuzz/corpus/$$target || exit 1; \
 	done; done
 
-# Where a compiler is missing, what it builds is left out, and said so.
+# A missing compiler's part is skipped, with a message.
 portability: $(READY) ## the unit tests, and programs, for aarch64, for musl, by clang, and on other Debians
 	@tools/setup build --or-without portability test
 	@status=0; for pair in aarch64=aarch64-linux-gnu-g++ musl=musl-gcc clang=clang++; do \
@@ -91,7 +91,7 @@ lint: ## formats, warnings, box order, Python
 clean: ## remove build/; .venv and out/ stay
 	rm -rf build
 
-# All at once, before what needs a part of it asks for that.
+# Installs everything at once, before the targets that each ask for a part of it.
 install-for-test:
 	@tools/setup build lab venv --or-without test browser packaging programs
 

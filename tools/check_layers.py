@@ -56,7 +56,7 @@ def judge(box: str, target: str) -> tuple[str, str] | None:
 
 
 def check_file(source: Path, path: Path) -> list[str]:
-    """Violations of one file; `path` is how it is called in messages."""
+    """Violations of one file; messages name it `path`."""
     box = path.parts[1]
     found: list[str] = []
     for number, line in enumerate(source.read_text().splitlines(), start=1):
@@ -72,7 +72,7 @@ def check_file(source: Path, path: Path) -> list[str]:
 
 
 def check_tree(root: Path) -> tuple[str, list[str]]:
-    """How many files are under root/src, and all their violations."""
+    """A summary of the files under root/src, and all their violations."""
     there = sources(root, "src")
     found = [] if there else [f"{root / 'src'}: no sources to check; give the project's root"]
     for source in there:

@@ -17,7 +17,8 @@ HOME = Path("src/base/build.h")
 
 CONDITION = re.compile(r"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif)\b(.*)", re.MULTILINE)
 GUARD = re.compile(r"^\s*#\s*ifndef\s+(\w+_H)\s*\n\s*#\s*define\s+\1\s*$", re.MULTILINE)
-# What a list says of a row, unless its reader says it: no switch, for it has arguments.
+# A .def list's default for its row macro, used where the includer defines none. It takes arguments,
+# so it is no switch.
 ROW = re.compile(r"^\s*#\s*ifndef\s+(HK_\w+)\s*\n\s*#\s*define\s+\1\(", re.MULTILINE)
 DEFINE = re.compile(r"^\s*#\s*define\s+(HK_\w+)", re.MULTILINE)
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
@@ -38,13 +39,13 @@ def switches_in(text: str) -> Iterator[tuple[int, str]]:
 
 
 def declared_in(text: str) -> set[str]:
-    """The switches that build.h defines, its own include guard aside."""
+    """The switches that build.h defines, without its include guard."""
     guard = GUARD.search(text)
     return set(DEFINE.findall(text)) - ({guard[1]} if guard else set())
 
 
 def check_tree(root: Path) -> tuple[str, list[str]]:
-    """The declared switches under `root`, and one message per violation."""
+    """A summary of the switches declared under `root`, and one message per violation."""
     home = root / HOME
     if not home.is_file():
         return "", [f"{HOME}: not there; it declares every compile-time switch"]

@@ -1,4 +1,4 @@
-"""What checks of the sources share: which these are, and the proof that a check can fail."""
+"""Shared by the checks of the sources: which files to read, and the proof that a check can fail."""
 
 import sys
 import tempfile
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 SUFFIXES = {".c", ".h", ".cc", ".def"}
-# Of a tree: what is said where all is well, and a message for each violation.
+# A check of a tree returns a summary to print if all is well, and a message for each violation.
 Check = Callable[[Path], tuple[str, list[str]]]
 
 
@@ -27,9 +27,11 @@ def reports_of(check: Check, files: Mapping[str, str]) -> list[str]:
 def main(
     check: Check, clean: Mapping[str, str], planted: Iterable[tuple[str, str, int, str]]
 ) -> int:
-    """Of the tree that is named, or of this project. With --self-test nothing may be said of the
-    clean tree, and one thing of an empty one and of each that is planted into the clean one: the
-    file, its text, the line that is reported and words of the message."""
+    """Checks the tree named on the command line, or this project; returns the exit code.
+
+    With --self-test the clean tree must have no violation; an empty tree, and the clean tree with
+    each planted one, must have exactly one. `planted`: file, text, the line to be reported, words
+    of the message."""
     if sys.argv[1:] != ["--self-test"]:
         root = Path(sys.argv[1]) if sys.argv[1:] else Path(__file__).resolve().parents[1]
         said, wrong = check(root)

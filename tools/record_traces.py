@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Records bench/traces again: real programs on the first part of the laboratory's seeded inputs.
 
-Usage: .venv/bin/python tools/record_traces.py [NAME...]   needs a build; each is a minute at most
+Usage: .venv/bin/python tools/record_traces.py [NAME...]   needs a build; a minute each at most
 
-A recording differs from the one before by what the installed version of the program does.
+A new recording differs from the old one if another version of the program is installed.
 """
 
 import json
@@ -26,7 +26,7 @@ MEGABYTES = 256
 
 @dataclass(frozen=True)
 class Example:
-    """A program, and how its input is made in the folder where it runs."""
+    """A program, and how to make its input in the folder where it runs."""
 
     argv: tuple[str, ...]
     make: Callable[[Path], None] = lambda folder: None

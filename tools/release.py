@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Makes all that a version is given out as, in out/release: the sources, and from these a wheel,
-the crates and Debian packages; their sums; and notes from the version's section of CHANGELOG.md.
+"""Makes the files of a release in out/release: the source archive; from it a wheel, the crates and
+Debian packages; their checksums; and release notes from the version's section of CHANGELOG.md.
 
-Usage: tools/release.py                    the version that the tree is
-       tools/release.py --dry              checks, sources, notes and sums; lints and builds nothing
-       tools/release.py --prepare X.Y.Z    writes the number, and today's date, where they stand
+Usage: tools/release.py                    release the version that the tree states
+       tools/release.py --dry              only checks, sources, notes and sums: no lint, no builds
+       tools/release.py --prepare X.Y.Z    write this number and today's date into the tree
 
-Nothing is tagged, published or committed. The Debian packages are by
-HAKMEM_MAINTAINER='NAME <ADDRESS>'.
+It tags, publishes and commits nothing. HAKMEM_MAINTAINER='NAME <ADDRESS>' names the maintainer of
+the Debian packages.
 """
 
 import argparse
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "out" / "release"
 CHANGES = Path("CHANGELOG.md")
 UNRELEASED = "## [Unreleased]\n"
-# Where the number stands: file, pattern around it, how many, and whether without its last part.
+# Where the version stands: file, pattern around it, how many times, whether as X.Y without Z.
 NUMBERS = [
     (Path("src/base/base.h"), r'(#define HK_VERSION ")[0-9.]+(")', 1, False),
     (Path("bindings/rust/Cargo.toml"), r'((?<![\w-])version = ")[0-9.]+(")', 2, False),
@@ -60,7 +60,7 @@ def number_of(version: str, short: bool) -> str:
 
 
 def version_of_tree() -> str:
-    """The one version that stands everywhere."""
+    """The version of the tree; fails unless all places state the same one."""
     said = re.search(r'#define HK_VERSION "([0-9.]+)"', (ROOT / NUMBERS[0][0]).read_text())
     if said is None:
         raise NotReadyError(f"{NUMBERS[0][0]} has no HK_VERSION")
@@ -91,7 +91,7 @@ def prepare(version: str) -> None:
 
 
 def notes_of(version: str) -> str:
-    """What CHANGELOG.md says of the version."""
+    """The version's section of CHANGELOG.md."""
     section = re.search(
         rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d\n(.*?)(?=^## |\Z)",
         (ROOT / CHANGES).read_text(),
@@ -114,7 +114,7 @@ def check_the_tree(version: str) -> None:
         raise NotReadyError(f"v{version} is another commit: a version is given out once")
 
 
-# ---- what it is given out as ----
+# ---- the files of a release ----
 
 
 def pack_sources(version: str) -> Path:
@@ -124,7 +124,7 @@ def pack_sources(version: str) -> Path:
 
 
 def build(sources: Path) -> None:
-    """All from the sources as they were packed."""
+    """Builds everything from the packed sources, so that the archive is proven complete."""
     with tempfile.TemporaryDirectory() as scratch:
         with tarfile.open(sources) as archive:
             archive.extractall(scratch, filter="data")

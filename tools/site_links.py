@@ -1,7 +1,7 @@
-"""For mkdocs: the README as the first page, a list of the decisions, and links out of docs/.
+"""Hooks for mkdocs: the README is the first page, decisions are listed, links out of docs/ treated.
 
-Such a link leads to a file of the tree, which is not on the site, and becomes plain text; one to
-what is not there is an error, as a broken one inside docs/ is.
+A link from docs/ to another file of the tree becomes plain text, because that file is not on the
+site. A link to a file that does not exist is an error, as mkdocs has it for links inside docs/.
 """
 
 import re

@@ -14,19 +14,19 @@ from hakmem.process.lock import folder_lock
 
 DONE = "complete"
 PRODUCT = ("-DCMAKE_BUILD_TYPE=Release", "-DHAKMEM_BUILD_TESTS=OFF", "-DHAKMEM_BUILD_BENCH=ON")
-# What the caller's shell or `make` carries must not decide what is built.
+# Variables of the caller's shell, or of `make`, that must not decide what is built.
 HIDDEN = ("GIT_", "LD_PRELOAD", "HAKMEM_", "MAKEFLAGS", "MAKELEVEL")
 
 
 class BuildFailed(LabError):
-    """This commit does not build; the message ends with the build's own last words."""
+    """This commit does not build; the message ends with what the build said."""
 
 
 @dataclass(frozen=True)
 class Built:
     """What a commit was built to: the library and the folder of benchmark programs.
 
-    Of a build with the caller's own command both are the checkout it was built in.
+    If the build was the caller's own command, both are the checkout in which it ran.
     """
 
     library: Path
@@ -37,8 +37,8 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
     """Builds of the commits of the repository `root`; a context manager that leaves no worktree.
 
     Each commit has a folder of its own under `cache` (`root`/build/commits). The product's library
-    and benchmarks stay there for the next call. What a `command` builds lies in the worktree, in
-    which it is run, and goes with it.
+    and benchmarks stay there for the next call. A `command` is run in the worktree; what it builds
+    lies there, and is removed with it.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
             try:
                 self._make(commit, folder, out)
             except BaseException:
-                self._clear(folder)  # before the lock is gone: then another one may build here
+                self._clear(folder)  # while the lock is held: another may build next
                 raise
         return Built(out / "libhakmem.so", out / "bench")
 
@@ -92,12 +92,12 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
 
     def _in_worktree(self, commit: str) -> Built:
         assert self.command is not None
-        # Named by the process, because another one may build the same commit in another way.
+        # Named by the process, because another one may build the same commit by another command.
         for left in self.cache.glob("*-*"):
             if not Path("/proc", left.name.rpartition("-")[2]).is_dir():
                 self._clear(left)
         folder = self.cache / f"{commit}-{os.getpid()}"
-        self._folders.append(folder)  # known before it is there: an interrupt must not leave it
+        self._folders.append(folder)  # noted before it exists: an interrupt must not leave it
         tree = self._checked_out(commit, folder)
         self._run(self.command, tree, commit)
         return Built(tree, tree)
@@ -115,7 +115,7 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
         return self.cache / f"{commit}.log"
 
     def _run(self, argv: Sequence[str], tree: Path, commit: str) -> None:
-        """One step of a build, its output kept: the last words of a failed one are in the error."""
+        """Runs one step of a build and keeps its output; BuildFailed has its last words."""
         environment = {k: v for k, v in os.environ.items() if not k.startswith(HIDDEN)}
         log = self._log(commit)
         try:
@@ -126,20 +126,21 @@ class Builds(contextlib.AbstractContextManager["Builds"]):
             raise BuildFailed(f"{commit[:12]} does not build: {last_words(log)} (all of it: {log})")
 
     def _clear(self, folder: Path) -> None:
-        """Takes away what an interrupted or failed build left."""
+        """Removes what an interrupted or failed build left."""
         self._remove_tree(folder)
         shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_tree(self, folder: Path) -> None:
         tree = folder / "tree"
-        # From inside where it is there: what a killed process left may be another repository's.
+        # From inside the worktree if that exists: a killed process may have left one of another
+        # repository.
         inside = tree if (tree / ".git").is_file() else self.root
         git.run(inside, "worktree", "remove", "--force", "--force", str(tree))
         shutil.rmtree(tree, ignore_errors=True)
 
 
 def last_words(log: Path) -> str:
-    """The last line of a build's output that says what went wrong."""
+    """The first line of a build's output that names an error, or else its last line."""
     lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
     errors = [line for line in lines if "error" in line.lower()]
     return (errors or lines or ["it said nothing"])[0 if errors else -1][:200]

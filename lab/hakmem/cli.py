@@ -1,4 +1,4 @@
-"""The command `hakmem`: how its failures become messages."""
+"""The command `hakmem`: lists and loads the commands, and turns failures into messages."""
 
 import ast
 import io
@@ -17,17 +17,17 @@ from hakmem import errors
 from hakmem.errors import LabError
 from hakmem.process import scratch
 
-# A command may stand at the end, with options of its own; what it must follow is --, or a mistyped
-# option of the lab would be taken for one.
+# The user's own command, with options of its own, may stand at the end. It must follow a --, or a
+# mistyped option of the lab would be taken for the command.
 OWN_COMMAND = {"allow_interspersed_args": False}
 Library = Annotated[
     Path | None, typer.Option("--lib", help="hakmem's library (default: build/libhakmem.so).")
 ]
-MOST = 1e8  # of any number; of seconds three years
+MOST = 1e8  # of any number; as seconds three years
 
 
 def bounded(value: float | None) -> float | None:
-    """Neither nan nor inf, both of which an option's range lets through."""
+    """Refuses nan and inf, which an option's range lets through, and numbers beyond MOST."""
     if value is not None and not abs(value) <= MOST:
         raise typer.BadParameter(f"{value:g} is no number up to {MOST:g}.")
     return value
@@ -35,8 +35,8 @@ def bounded(value: float | None) -> float | None:
 
 of_float = partial(typer.Option, callback=bounded)
 
-# By panel and name, where each command is: the module, and what in it. The line of the help is the
-# first that the command says of itself.
+# Panel -> name -> module and attribute of the command. Its line in the help is the first line of
+# its own help.
 PANELS = {
     "Run and compare": {
         "run": "process.run:run_command",
@@ -71,7 +71,7 @@ PANELS = {
     },
 }
 PLACES = {name: place for rows in PANELS.values() for name, place in rows.items()}
-# What is about this repository: its sources, benchmarks and targets.
+# Commands that need the repository: its sources, benchmarks and targets.
 OF_CHECKOUT = {
     *("replay", "advise", "demo", "baseline", "matrix", "rerun", "scorecard", "audit"),
     *("conformance", "hotpath", "bisect"),
@@ -80,7 +80,7 @@ WITH_OWN_COMMAND = ("run", "record", "compare", "ab", "hotpath")
 
 
 def load(name: str) -> Any:
-    """The command itself, from its module."""
+    """Loads the command from its module."""
     module, attribute = PLACES[name].split(":")
     found = getattr(import_module(f"hakmem.{module}"), attribute)
     alone = typer.Typer()
@@ -93,8 +93,8 @@ def load(name: str) -> Any:
 
 
 def first_line(name: str) -> str:
-    """What the command says of itself, read and not loaded: of a function its docstring, of one
-    with parts what its Typer is given as `help`."""
+    """The first line of a command's help, read from the source without loading it: of a function
+    its docstring, of a command with parts the `help` of its Typer."""
     module, attribute = PLACES[name].split(":")
     file = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py")
     for node in ast.parse(file.read_bytes()).body:
@@ -109,15 +109,15 @@ def first_line(name: str) -> str:
 
 
 def require_checkout(name: str) -> None:
-    """LabError where hakmem was installed by itself: the command is about what is not there."""
-    from hakmem import project  # here, because the help needs none of it
+    """LabError where hakmem was installed by itself, without the checkout it needs here."""
+    from hakmem import project  # imported late: the help does not need it
 
     if project.checkout() is None:
         raise errors.LabError(f"{name} {project.NEEDS_CHECKOUT}")
 
 
 class Commands(TyperGroup):
-    """Has stand-ins for all commands, which know enough to be listed; one is loaded when named."""
+    """Lists all commands by stand-ins; a command is loaded when it is named."""
 
     def get_command(self, ctx: Any, name: str) -> Any:
         found = super().get_command(ctx, name)
@@ -132,7 +132,7 @@ class Commands(TyperGroup):
         return name, load(name) if found is not None and name else found, rest
 
     def invoke(self, ctx: Any) -> Any:
-        """Typer would end an interrupted command without a word."""
+        """Raises Interrupted, because Typer would end an interrupted command without a word."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
@@ -140,7 +140,7 @@ class Commands(TyperGroup):
 
 
 class RunsByDefault(TyperGroup):
-    """Of a command with parts: `hakmem soak --seconds 5` means `hakmem soak run --seconds 5`."""
+    """A command with parts: `hakmem soak --seconds 5` means `hakmem soak run --seconds 5`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not args or (args[0] not in self.commands and args[0] != "--help"):
@@ -162,7 +162,7 @@ app = typer.Typer(
 
 def _print_version(asked: bool) -> None:
     if asked:
-        from hakmem import __version__  # here, because the commands need it not, or later
+        from hakmem import __version__  # imported late: most commands do not need it
 
         print(f"hakmem {__version__}")
         raise typer.Exit
@@ -186,13 +186,13 @@ for panel, rows in PANELS.items():
 
 
 def main() -> None:
-    # A polite end, or the terminal's, is an interrupt: what was started is stopped, and no half is
-    # written. What whoever started this has ignored, as nohup does, stays so.
+    # SIGTERM and SIGHUP are interrupts: what was started is stopped, and no file is left
+    # half-written. If the parent ignores a signal, as nohup does, it stays ignored.
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.default_int_handler)
-    # What the terminal's encoding has not is shown as its number, not as an error, nor as a ?,
-    # which says that something is open.
+    # A character that the terminal's encoding lacks is shown as its number, not as an error, nor as
+    # a ?, which means open.
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
@@ -200,7 +200,7 @@ def main() -> None:
         try:
             app(prog_name="hakmem")
         finally:
-            # Here, because a disk that is full of what was printed is an error like others.
+            # Flushed here, because output that does not fit on the disk is an error like others.
             if sys.stdout is not None:
                 sys.stdout.flush()
     except (LabError, KeyboardInterrupt, MemoryError, OSError) as error:

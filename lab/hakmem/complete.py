@@ -1,4 +1,4 @@
-"""What the shell offers for an option's value; the names alone, because it is asked at each Tab."""
+"""What the shell offers for an option's value: names alone, because it asks at each Tab."""
 
 from functools import partial
 from typing import Any, get_args
@@ -23,7 +23,7 @@ def metrics() -> list[str]:
 
 
 def one_of(kind: Any, *names: str, help: str) -> Any:
-    """An option that takes a word of the Literal `kind`, which the typer of Debian 13 cannot do."""
+    """An option for a word of the Literal `kind`, which Debian 13's Typer does not support."""
     allowed = get_args(kind)
 
     def parse(word: str) -> str:

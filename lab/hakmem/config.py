@@ -1,4 +1,4 @@
-"""The allocator's options, asked of a process of its own: what is effective, and why."""
+"""The allocator's options, asked of a process of its own: which values hold, and why."""
 
 import json
 import os
@@ -32,7 +32,7 @@ os._exit(0 if problem == 0 else 3)
 
 @dataclass(frozen=True)
 class Option:
-    """One row of the table with its effective value; values are as the environment has them."""
+    """One row of the table with its effective value; values are written as in the environment."""
 
     name: str
     group: str
@@ -49,7 +49,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Profile:
-    """A word of HAKMEM_PROFILE, older names for it, and what it sets."""
+    """A word of HAKMEM_PROFILE, older names for it, and the options that it sets."""
 
     name: str
     aliases: Sequence[str]
@@ -59,7 +59,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What one process answered; `said` is what it wrote on stderr: warnings, notes."""
+    """The answer of one process; `said` is its stderr: warnings, notes."""
 
     options: Sequence[Option]
     profiles: Sequence[Profile]
@@ -68,7 +68,7 @@ class Listing:
 
 
 def environment(assignments: Sequence[str], base: Mapping[str, str]) -> dict[str, str]:
-    """`base` with each K=V of the command line set."""
+    """`base` with each K=V of the command line set. LabError for a text that is no K=V."""
     result = dict(base)
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
@@ -79,7 +79,7 @@ def environment(assignments: Sequence[str], base: Mapping[str, str]) -> dict[str
 
 
 def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
-    """Starts a process with the library under this environment and reads its options."""
+    """Reads the options of a process with the library in this environment. LabError: not hakmem."""
     done = bare_python(_CHILD, [str(library)], os.environ if base is None else base, str(library))
     if done.returncode == 3:
         raise LabError(f"{library} cannot list its options: it is not hakmem, or an older one")
@@ -92,7 +92,7 @@ def ask(library: Path, base: Mapping[str, str] | None = None) -> Listing:
 
 
 def parse(document: Mapping[str, Any], said: str = "") -> Listing:
-    """What hak_options_print(fd, "json") wrote."""
+    """The listing that hak_options_print(fd, "json") wrote."""
     profiles = [Profile(**row) for row in document["profiles"]]
     older = {alias for profile in profiles for alias in profile.aliases}
     return Listing(
@@ -117,7 +117,7 @@ def _option(row: Mapping[str, Any], older: set[str]) -> Option:
 # ---- in the terminal ----
 
 
-ROOMY = 110  # columns, from which on there is room to say what each option is
+ROOMY = 110  # console width from which on there is room to say what each option is
 
 
 def tables(listing: Listing, width: int) -> Group:
@@ -166,7 +166,7 @@ PAGE = Path("docs") / "options.md"
 
 
 def markdown(page: str, listing: Listing) -> str:
-    """The page with its tables: what holds without any setting."""
+    """The page with its tables, made of the defaults."""
     page = pages.with_table(page, "profiles", "".join(_profile_lines(listing)))
     return pages.with_table(page, "options", "\n".join(map(_group, _groups(listing))))
 
@@ -195,7 +195,7 @@ def _option_line(option: Option) -> str:
 
 
 def check_page(page: Path, listing: Listing) -> str:
-    """Says that the page is what the library gives; LabError where it is not."""
+    """One line if the page is what the library gives; else LabError."""
     text = project.require_file(page, "page").read_text(encoding="utf-8")
     remedy = "`hakmem config --markdown` makes it again"
     pages.require_same(page, markdown(text, listing), "the library says", remedy)

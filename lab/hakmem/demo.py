@@ -27,13 +27,13 @@ C_PROGRAM = "\n".join(
     + ["int main(void) { int x = 1;", *[f"x = f{i}(x);" for i in range(2000)]]
     + ['printf("%d\\n", x != 0); return 0; }']
 )
-# Those whose samples say the same when they are cut to a quarter. Of large blocks and working sets
-# so short a sample would show little but the first touch of their pages.
+# Benchmarks whose samples say the same when they are cut to a quarter. With large blocks or working
+# sets so short a sample would be little but the first touch of the pages.
 ROWS = (
     *("random_mixed_256", "random_mixed_400", "random_mixed_8192", "batch_fifo", "larson_1"),
     *("larson_2", "larson_16", "larson_generations", "thread_churn", "idle_rss"),
 )
-SECONDS = 0.05  # timed part of each cell in a block, if the budget has room for it
+SECONDS = 0.05  # seconds of the timed part of each cell in a block, if the budget has room for it
 
 
 def command(
@@ -60,7 +60,7 @@ def command(
 
 
 def show_programs(library: Path, console: Console) -> None:
-    """Runs them; one that fails or is not proven ends the demonstration."""
+    """Runs the real programs; one that fails or is not proven ends the demonstration."""
     _show(run.demonstration(), library, console)
     if shutil.which("gcc") is None:
         console.print("gcc is not installed: the compiler part is left out")
@@ -74,7 +74,7 @@ def show_programs(library: Path, console: Console) -> None:
 
 def _show(program: Sequence[str], library: Path, console: Console) -> None:
     outcome = run.execute(program, library)
-    if outcome.status == INTERRUPTED:  # Ctrl-C reached the program, and was meant for us all
+    if outcome.status == INTERRUPTED:  # Ctrl-C reached the program; it was meant for the lab too
         raise KeyboardInterrupt
     terminal.say(console, f"  {outcome.sentence}")
     if not outcome.proven or outcome.status != 0:
@@ -91,10 +91,10 @@ def request(
     seed: int | None,
     argv: Sequence[str],
 ) -> suite_run.Request:
-    """The suite in a hurry, unrecorded, about `budget_s` seconds; of `library`, or as built.
+    """The suite in a hurry, unrecorded, in about `budget_s` seconds; of `library`, None: as built.
 
-    As many blocks as in the suite, of shorter samples: with fewer of them nothing is left to decide
-    on once neighbours that are correlated are merged.
+    It has as many blocks as the suite, of shorter samples: fewer blocks could decide nothing once
+    correlated neighbours are merged.
     """
     return suite_run.Request(
         names=ROWS,

@@ -1,4 +1,4 @@
-"""A table of a TOML file, read key by key: what is wrong with one is said with where it stands."""
+"""A table of a TOML file, read key by key; an error names the table in which it stands."""
 
 from collections.abc import Collection
 from typing import Any, TypeVar
@@ -9,8 +9,8 @@ T = TypeVar("T")
 
 
 class Entry:
-    """LabError for what is no table, and for a key that is not `known`, if some are: a misspelt
-    one that nobody reads would be one that nobody wrote.
+    """One table. LabError for what is no table and, if `known` keys are given, for any other key:
+    else a misspelt key would be ignored silently.
 
     A key without an `otherwise` must be there.
     """
@@ -31,7 +31,7 @@ class Entry:
         return LabError(f"{self.where}: {why}")
 
     def of(self, kind: type[T], what: str, key: str, otherwise: T | None = None) -> T:
-        """An integer is a number too."""
+        """The value of a key, LabError where it is of another type. An integer is a number too."""
         found = self.content.get(key, otherwise)
         if found is None:
             raise self.wrong(f"{key} is missing")
@@ -41,7 +41,7 @@ class Entry:
         return kind(found)  # type: ignore[call-arg]
 
     def text(self, key: str, otherwise: str | None = None) -> str:
-        """Not an empty one, unless that is said."""
+        """A text; an empty one only if `otherwise` is given."""
         found = self.of(str, "a text", key, otherwise)
         if not found and otherwise is None:
             raise self.wrong(f"{key} is missing")
@@ -57,18 +57,18 @@ class Entry:
         return found
 
     def table(self, key: str) -> dict[str, Any]:
-        """Empty where there is none."""
+        """A table; empty where there is none."""
         return self.of(dict, "a table", key, {})
 
     def rows(self, key: str) -> list[Any]:
-        """At least one."""
+        """A list of at least one entry."""
         found = self.of(list, "a list", key)
         if not found:
             raise self.wrong(f"{key} is missing")
         return found
 
     def names(self, key: str) -> tuple[str, ...]:
-        """None where the key is not there."""
+        """A list of names; empty where the key is not there."""
         found = self.of(list, "a list of names", key, [])
         if not all(isinstance(name, str) for name in found):
             raise self.wrong(f"{key} must be a list of names")

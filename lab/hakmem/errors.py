@@ -1,4 +1,4 @@
-"""Failures as messages: what is wrong and what to do next, and the status the command ends with."""
+"""Failures as messages: what is wrong, what to do next, and the exit status of the command."""
 
 import contextlib
 import errno
@@ -17,14 +17,14 @@ class LabError(Exception):
 
 
 class Interrupted(LabError):
-    """The user ended it; the message says what is kept."""
+    """The user ended the command; the message says what is kept."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, status=INTERRUPTED)
 
 
 def refusal(error: OSError) -> str:
-    """What the system refused, in its words, and of which file."""
+    """What the system refused, in its words, and for which file."""
     said = error.strerror or str(error) or type(error).__name__
     named = isinstance(error.filename, str | bytes)
     what = os.fsdecode(error.filename) if named else "the system refused"
@@ -33,7 +33,7 @@ def refusal(error: OSError) -> str:
 
 
 def explain(error: BaseException) -> tuple[str, int]:
-    """One line for the user and the exit status; "" where there is nobody left to tell."""
+    """One line for the user, and the exit status; "" where nobody can read it any more."""
     if isinstance(error, LabError):
         return str(error), error.status
     if isinstance(error, KeyboardInterrupt):
@@ -47,7 +47,8 @@ def explain(error: BaseException) -> tuple[str, int]:
 
 
 def abandon_output() -> None:
-    """What could not be printed is not tried again when the interpreter ends, and complains."""
+    """Redirects stdout to /dev/null, so that the interpreter does not try at its end to write what
+    could not be written, and complain."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         descriptor = sys.stdout.fileno()
         os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -8,9 +8,9 @@ from hakmem.errors import LabError
 
 
 def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """git in `root`; status 127 where there is no git.
+    """Runs git in `root`; status 127 where there is no git.
 
-    A hook's GIT_ variables are taken away: they would lead to another repository than `root`'s.
+    The GIT_ variables of a hook are removed: they would lead to another repository.
     """
     environment = {key: text for key, text in os.environ.items() if not key.startswith("GIT_")}
     command = ["git", "-C", str(root), *arguments]
@@ -21,7 +21,7 @@ def run(root: Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
 
 
 def ask(root: Path, *arguments: str) -> str | None:
-    """The stripped answer, or None where git refuses or is not there."""
+    """The stripped output, or None where git refuses or is not there."""
     done = run(root, *arguments)
     return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
@@ -37,8 +37,8 @@ def resolved(root: Path, name: str) -> str:
 
 
 def add_worktree(root: Path, tree: Path, commit: str) -> None:
-    """Checks the commit out in a folder of its own."""
-    # A hook is the working tree's affair, not a measurement's.
+    """Checks the commit out in a new folder. LabError where git cannot."""
+    # Hooks are for the user's working tree, not for a measurement.
     add = ("-c", "core.hooksPath=/dev/null", "worktree", "add", "--force", "--detach")
     done = run(root, *add, str(tree), commit)
     if done.returncode != 0:
@@ -47,5 +47,5 @@ def add_worktree(root: Path, tree: Path, commit: str) -> None:
 
 
 def is_shallow(root: Path) -> bool:
-    """Whether this checkout has the last commits only."""
+    """Whether this checkout has only the last commits."""
     return ask(root, "rev-parse", "--is-shallow-repository") == "true"

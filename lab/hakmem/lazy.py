@@ -1,4 +1,4 @@
-"""Modules that are slow to load and that most commands never use."""
+"""Modules that are slow to load and that most commands do not use."""
 
 import importlib
 from types import ModuleType
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class Module(ModuleType):
-    """Stands for the module of that name, and loads it at the first use of anything in it."""
+    """A stand-in for the module of that name, which it loads when anything in it is first used."""
 
     def __getattr__(self, name: str) -> Any:
         found = importlib.import_module(self.__name__)

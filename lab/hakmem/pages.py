@@ -1,4 +1,4 @@
-"""Pages and pictures: made from the package's templates, held to what they are made from."""
+"""Pages and pictures: made from the package's templates, and compared with their sources."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def text(name: str) -> str:
-    """A template's own, as it is: a style or a script."""
+    """The text of a template that is used as it is: a style or a script."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def render(template: str, **values: object) -> str:
-    """Escapes by itself; a name that a template uses and nobody gave is an error. So is, as JSON in
-    a page, what is no number."""
-    # Here, because most commands make no page.
+    """The template with these values, which are escaped. A name that is used but not given is an
+    error; so is a number that JSON does not have (NaN, infinity)."""
+    # Imported late: most commands make no page.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -37,7 +37,7 @@ def render(template: str, **values: object) -> str:
 
 @dataclass(frozen=True)
 class Axis:
-    """A logarithmic axis between two values over a range of a drawing."""
+    """A logarithmic axis from `low` to `high`, drawn from `start` to `end`."""
 
     low: float
     high: float
@@ -56,7 +56,7 @@ def row(cells: Iterable[str]) -> str:
 
 
 def with_table(page: str, name: str, table: str) -> str:
-    """The page with the table between its marks `name`; LabError where it has none."""
+    """The page with the table between its marks `name`; LabError where it has no such marks."""
     begin, end = f"<!--{name}:begin-->", f"<!--{name}:end-->"
     head, begins, rest = page.partition(begin)
     _, ends, tail = rest.partition(end)
@@ -66,7 +66,7 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def require_same(path: Path, due: str, says: str, remedy: str) -> None:
-    """LabError that names the first line in which a page is not what it is made from."""
+    """LabError that names the first line in which a page is not what its source gives (`due`)."""
     try:
         found = path.read_text(encoding="utf-8")
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The rivals: which are here, how they are built, and the `hakmem peers` commands."""
+"""The rivals: which of them are here, how they are built, and the `hakmem peers` commands."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from hakmem.process import children
 from hakmem.process.library import Library, hakmem, system, verify
 from hakmem.process.lock import folder_lock
 
-# What a build may need, and the Debian package that brings it.
+# Tools that a build may need, and the Debian package of each.
 TOOLS = {"cc": "gcc", "c++": "g++", "cmake": "cmake", "make": "make"}
 
 NO_CARGO = "cargo not found: install Rust with rustup (https://rustup.rs) and open a new shell"
@@ -47,9 +47,9 @@ DIAGNOSES = (
 )
 
 
-# What in the user's shell would build another library than everybody else's.
+# Variables of the user's shell that would change what is built.
 FLAGS = re.compile(r"(^|_)(C|CXX|CPP|LD|RUST)FLAGS(_|$)|^CARGO_PROFILE_")
-COMPILERS = {"cc": "CC", "c++": "CXX", "rustc": "RUSTC"}  # and who may choose another one
+COMPILERS = {"cc": "CC", "c++": "CXX", "rustc": "RUSTC"}  # and their variables
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _built() -> list[tuple[Recipe, Path]]:
 
 
 def _recorded_version(file: Path) -> str:
-    """What was built into this file, which the recipe may have left behind since."""
+    """The version that was built into this file; the recipe may be newer by now."""
     try:
         return str(json.loads(file.with_suffix(".json").read_text(encoding="utf-8"))["version"])
     except (OSError, ValueError, KeyError):
@@ -118,7 +118,7 @@ def _recorded_version(file: Path) -> str:
 
 
 def _debian_files() -> dict[str, Path]:
-    """The distribution's peers, by the loader's own cache."""
+    """The files of Debian's peers, by the cache of the loader."""
     ldconfig = shutil.which("ldconfig", path=f"{os.environ.get('PATH', '')}:/sbin:/usr/sbin")
     if ldconfig is None:
         return {}
@@ -133,7 +133,7 @@ def _debian_files() -> dict[str, Path]:
 
 
 def _same_machine(file: Path) -> bool:
-    """True if an ELF file is for the machine that this interpreter is for."""
+    """Whether an ELF file is for the machine of this interpreter."""
 
     def machine(path: Path) -> bytes:
         with path.open("rb") as opened:
@@ -147,7 +147,7 @@ def _same_machine(file: Path) -> bool:
 
 
 def _package_version(file: Path) -> str:
-    """The package's version; without dpkg, what the file's own name says."""
+    """The version of the Debian package; without dpkg, that in the name of the file."""
     from_name = file.name.partition(".so.")[2] or "unknown"
     if shutil.which("dpkg-query") is None:
         return from_name
@@ -189,7 +189,7 @@ def _build_one(recipe: Recipe, target: Path) -> None:
 
 
 def _compilers(recipe: Recipe) -> dict[str, str]:
-    """What each that the build used says of itself."""
+    """The version line of each compiler that the build used."""
     said = {}
     for name in (*recipe.tools, "rustc"):
         chosen = shlex.split(os.environ.get(COMPILERS.get(name, ""), name)) or [name]
@@ -199,12 +199,12 @@ def _compilers(recipe: Recipe) -> dict[str, str]:
 
 
 def _sources(recipe: Recipe, lock: Path) -> dict[str, str]:
-    """The checksum of each crate that the peer stands on, as cargo held it to when it built."""
+    """The checksum of each crate that the peer depends on, which cargo checked when it built."""
     if not lock.is_file():
         return {}
     packages = project.toml(lock)["package"]
     own = f"peer-{recipe.name}"
-    # Each is "name", or "name version" where there are several.
+    # A dependency is "name", or "name version" where several versions are there.
     wanted = {d for p in packages if p["name"] == own for d in p.get("dependencies", ())}
     named = {f"{p['name']} {p['version']}": p for p in packages}
     return {
@@ -215,7 +215,7 @@ def _sources(recipe: Recipe, lock: Path) -> dict[str, str]:
 
 
 def _diagnosis(log: Path) -> str:
-    """One line from cargo's output: the known trouble, or the first error and where the rest is."""
+    """One line from cargo's output: advice on a known trouble, or the first error and the log."""
     text = log.read_text(encoding="utf-8", errors="replace")
     for words, advice in DIAGNOSES:
         if any(word in text for word in words):
@@ -225,8 +225,8 @@ def _diagnosis(log: Path) -> str:
 
 
 def _install(made: Path, recipe: Recipe, folder: Path, stated: Mapping[str, object]) -> None:
-    """Puts a verified library in place by renaming: a process that has the old one keeps it.
-    Beside it lies what is stated of it."""
+    """Verifies the library and renames it into place: a process that has the old one keeps that.
+    The facts about it lie beside it."""
     folder.mkdir(parents=True, exist_ok=True)
     fresh = folder / f".{recipe.name}.so"
     library = Library(recipe.name, fresh, recipe.version, "cargo", recipe.env)
@@ -257,7 +257,7 @@ def build_command(
     if unknown := [name for name in chosen if name not in known]:
         raise LabError(f"unknown peer: {', '.join(unknown)} (known: {', '.join(known)})")
     target = project.root() / "build" / "peers-target"
-    failed = defaultdict(list)  # by the reason, which stops no other
+    failed = defaultdict(list)  # reason -> names; a failure does not stop the others
     console = terminal.new_console()
     with console.status("") as status:
         for name in chosen:

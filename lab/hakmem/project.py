@@ -1,4 +1,4 @@
-"""Where things are in the project tree, and how results are written without halves."""
+"""Where things are in the project tree, and how results are written whole or not at all."""
 
 import os
 import tempfile
@@ -16,18 +16,18 @@ def checkout() -> Path | None:
 
 
 def root() -> Path:
-    """The checkout; where there is none, the user's own folder: evidence/ and out/ are in it."""
+    """The checkout or, without one, the user's data folder: evidence/ and out/ are in it."""
     data = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return checkout() or Path(data) / "hakmem"
 
 
 def build_dir() -> Path:
-    """Where the release build is; LAB_BUILD_DIR measures another one."""
+    """The folder of the release build; LAB_BUILD_DIR names another one."""
     return Path(os.environ.get("LAB_BUILD_DIR") or root() / "build").absolute()
 
 
 def source_dir() -> Path:
-    """The checkout that build_dir() is of; LAB_SOURCE_DIR says so where it is not this one."""
+    """The checkout that build_dir() was built from; LAB_SOURCE_DIR names another one."""
     return Path(os.environ.get("LAB_SOURCE_DIR") or root()).absolute()
 
 
@@ -36,7 +36,7 @@ def bench_dir() -> Path:
 
 
 def default_library() -> Path:
-    """The release build's; where there is no checkout, the one that was installed with this."""
+    """The release build's library; without a checkout the one installed with this package."""
     if checkout() is None and "LAB_BUILD_DIR" not in os.environ:
         return Path(__file__).resolve().parent / "native" / "libhakmem.so"
     return build_dir() / "libhakmem.so"
@@ -49,7 +49,7 @@ NEEDS_CHECKOUT = (
 
 
 def require_file(path: Path, what: str) -> Path:
-    """The path from the root on if it is a file; otherwise an error that names the way out.
+    """The absolute path of a file; LabError, which says what to do, where it is none.
 
     A link keeps its name: libhakmem.so is one, to a file that has the version in its name.
     """
@@ -63,7 +63,7 @@ def require_file(path: Path, what: str) -> Path:
 
 
 def read(path: Path) -> bytes:
-    """What is in a file that the user named; LabError where it cannot be read."""
+    """The content of a file that the user named; LabError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
@@ -71,7 +71,7 @@ def read(path: Path) -> bytes:
 
 
 def toml(path: Path) -> dict[str, Any]:
-    """What a TOML file says; LabError where it cannot be read, or is none."""
+    """The content of a TOML file; LabError where it cannot be read, or is not TOML."""
     try:
         return tomllib.loads(read(path).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -79,18 +79,19 @@ def toml(path: Path) -> dict[str, Any]:
 
 
 def library(path: Path | None) -> Path:
-    """hakmem's own: the one that is named, or the build's."""
+    """hakmem's own library: the named file, or the build's. LabError where it is not there."""
     return require_file(path or default_library(), "hakmem's library")
 
 
 def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool = False) -> Path:
-    """Where results go: where the option says, in a folder that is there; or in one made for it.
+    """Where results go: the path of the option, in a folder that must exist, or `otherwise`, whose
+    folder is made.
 
-    Whether they can is tried, so that nobody waits for what cannot be kept. What a link leads to is
-    replaced, and not the link; a device, a pipe or a socket is not.
+    Writing there is tried at once, so that nothing is measured that cannot be kept: LabError. The
+    target of a link is replaced, not the link; a device, a pipe or a socket is refused.
     """
     found = out or otherwise
-    try:  # all of it: of what lies in a closed folder not even its kind can be known
+    try:  # all of this: in a closed folder even the kind of a file is hidden
         if found.is_dir() and not folder:
             raise LabError(f"{option} {found}: that is a folder: name a file")
         if found.exists() and not found.is_file() and not found.is_dir():
@@ -109,7 +110,7 @@ def place(out: Path | None, otherwise: Path, option: str = "--out", folder: bool
 def write_atomically(path: Path, text: str) -> None:
     """Writes beside the target and renames: readers see the old file or the new one, never half.
 
-    What came as an argument in another encoding than UTF-8 is shown as its number.
+    An undecodable byte of an argument is written as its number. LabError where writing fails.
     """
     try:
         path.parent.mkdir(exist_ok=True)
@@ -119,7 +120,7 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def replace(path: Path, data: bytes, aside: Path, prefix: str) -> None:
-    """The same with OSError, by way of a file in the folder `aside` of the same file system."""
+    """The same for bytes, with OSError, by a file in `aside`, a folder of the same file system."""
     handle, name = tempfile.mkstemp(prefix=prefix, dir=aside)
     try:
         with os.fdopen(handle, "wb") as out:

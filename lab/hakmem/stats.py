@@ -14,12 +14,12 @@ from typing import cast
 
 from hakmem.lazy import np
 
-CORRELATED = 0.2  # neighbours whose lag1 is above it
+CORRELATED = 0.2  # lag1 above which neighbours count as correlated
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate with its ends. `kind` says what the ends are: an interval or a plain range."""
+    """An estimate with its ends. `kind` says what the ends are: an interval, or a "range"."""
 
     estimate: float
     low: float
@@ -48,7 +48,8 @@ def hodges_lehmann(values: Sequence[float]) -> float:
 
 
 def signed_rank_cdf(n: int) -> np.ndarray:
-    """P(W <= w) for w = 0 … n(n+1)/2 under the null, exactly: each rank is in or out."""
+    """P(W <= w) of Wilcoxon's signed-rank sum, w = 0 … n(n+1)/2, under the null. Exact: each rank
+    is in the sum with probability 1/2."""
     counts = np.zeros(n * (n + 1) // 2 + 1)
     counts[0] = 1.0
     for rank in range(1, n + 1):
@@ -59,7 +60,8 @@ def signed_rank_cdf(n: int) -> np.ndarray:
 
 @cache
 def rank(count: int, alpha: float) -> int:
-    """Which Walsh average from either side ends the interval; 0 where too few values reach it."""
+    """k, where the k-th Walsh averages from both sides end the interval at level 1 - `alpha`; 0
+    where `count` values are too few for that level."""
     return int(np.searchsorted(signed_rank_cdf(count), alpha / 2, side="right"))
 
 
@@ -72,13 +74,13 @@ def lag1(values: np.ndarray) -> np.ndarray:
 
 
 def pairs(values: np.ndarray) -> np.ndarray:
-    """Means of neighbours, two by two along the last axis; an odd one at the end is left out."""
+    """Means of neighbours, two by two along the last axis; an odd one at the end is dropped."""
     half = values.shape[-1] // 2
     return cast(np.ndarray, values[..., : 2 * half].reshape(*values.shape[:-1], half, 2).mean(-1))
 
 
 def merge_neighbours(values: Sequence[float]) -> list[float]:
-    """The `pairs` where neighbours are CORRELATED; else unchanged."""
+    """The `pairs` if the values' lag1 is above CORRELATED; else unchanged."""
     array = np.asarray(values, dtype=float)
     if len(values) < 4 or lag1(array) <= CORRELATED:
         return list(values)

@@ -14,7 +14,7 @@ NULL: ReferenceName = "null floor"
 FAST: ReferenceName = "BenchFast"
 EMPTY: ReferenceName = "empty library"
 
-# Of single calls: the longest of half of them, of 99 in 100 and so on, and of all.
+# Percentiles and the maximum of the times of single calls.
 LATENCIES = tuple(
     f"{call}_{share}"
     for call in ("malloc", "free")
@@ -26,7 +26,7 @@ LATENCIES = tuple(
 class Reference:
     """A process that is measured beside the libraries of a command, in the same rounds.
 
-    It runs without an allocator under test: with more arguments, or with an empty library.
+    It runs without an allocator under test: with further arguments, or with an empty library.
     """
 
     name: ReferenceName
@@ -36,14 +36,14 @@ class Reference:
 
 @dataclass(frozen=True)
 class Command:
-    """One program and its arguments; `{n}` is the amount of work, and `{trace}` the file of that
-    name in the folder of the benchmarks.
+    """One program and its arguments; `{n}` is the amount of work, `{trace}` the file `trace` in the
+    folder of the benchmarks.
 
-    `sample` is how much one of many short processes does: as little as can be without its
-    beginning, the pages touched for the first time, being part of the figure.
+    `sample` is the amount of work of one of many short processes: as small as it can be without the
+    first touch of its pages deciding the figure.
 
-    One that takes long is run only `by_name`, and says how many `seconds` a run takes. One that
-    only `starts` another program does nothing that is worth counting itself.
+    A command that takes long is run only `by_name`, and says how many `seconds` a run takes. If it
+    only `starts` another program, it does nothing worth counting itself.
     """
 
     name: str
@@ -66,10 +66,10 @@ class Command:
 
 @dataclass(frozen=True)
 class Figure:
-    """A number of a command: the metric, and the reference whose median is subtracted first.
+    """A number of a command: the metric, and the reference whose figure is subtracted first.
 
-    `counted` is the metric that takes over where the machine lets us count user cycles; `also` are
-    metrics that are read off the same samples.
+    `counted` is the metric used instead where the machine can count user cycles; `also` are further
+    metrics, read off the same samples.
     """
 
     name: str
@@ -83,19 +83,20 @@ class Figure:
 
 @dataclass(frozen=True)
 class Suite:
-    """Commands with the figures read off them; every figure's command is in it."""
+    """Commands with the figures read off them; the command of every figure is in it."""
 
     commands: tuple[Command, ...]
     figures: tuple[Figure, ...]
 
     def command(self, name: str) -> Command:
-        """The one that is called exactly so; it must be there."""
+        """The command of exactly that name, which must be there."""
         return next(command for command in self.commands if command.name == name)
 
     def select(self, names: Sequence[str]) -> "Suite":
         """The part named: a figure, a command, a family's first words, or a shell pattern.
 
-        No names are all but those that are run by name; a pattern does not name them either.
+        Without names, all but the commands that are run only by name; a pattern does not select
+        those either. LabError: unknown.
         """
         long = {command.name for command in self.commands if command.by_name}
         chosen = {f.name for f in self.figures if not names and f.command not in long}
@@ -139,8 +140,8 @@ def _alone(
     also: tuple[str, ...] = (),
     **more: Any,
 ) -> tuple[Command, Figure]:
-    """A command, given as the `line` of a program and its arguments, with its one figure, which is
-    called as it is."""
+    """A command, given as the `line` of a program and its arguments, and its only figure, which has
+    the same name."""
     program, *arguments = line.split()
     command = Command(name, f"bench_{program}", tuple(arguments), sample, **more)
     return command, Figure(name, name, metric, what, floor, counted, also)
@@ -161,7 +162,7 @@ def _latency(threads: int) -> tuple[Command, Figure]:
 
 
 def _replay(name: str, often: int, what: str) -> tuple[Command, Figure]:
-    """A real program's trace, so often that a sample has some four million operations."""
+    """A real program's trace, repeated so often that a sample has some four million operations."""
     return _alone(f"replay_{name}", "replay {trace} --points --repeat={n}", often, "cpu",
                   f"{what}, replayed", floor=NULL, also=("held",), references=_FLOORS[:1],
                   by_name=True, trace=f"traces/{name}.streams")
@@ -174,9 +175,9 @@ _MIXES = (
     _random_mixed(100_000, 4_000_000),
 )
 
-# One thread's time is its CPU time, which the kernel counts exactly and nobody else adds to; of
-# several threads it is what the user waits for. Where an operation is long, in microseconds. A peak
-# is quiet for so long because some give back only then.
+# The figure of one thread is its CPU time, which the kernel counts exactly and no other process
+# adds to; that of several threads is the time that the user waits for. Long operations are given in
+# microseconds. The peaks wait so long because some allocators give memory back only then.
 _OTHERS = (
     _alone("batch_lifo", "batch --order=lifo --rounds={n}", 200, "cpu",
            "20 000 blocks of 64 B allocated, then freed last first"),

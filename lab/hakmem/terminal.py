@@ -1,5 +1,4 @@
-"""What looks the same in every command's terminal: lines, tables, and the bar of all that takes
-long."""
+"""What looks the same in the terminal for every command: lines, tables, progress bars."""
 
 from collections.abc import Callable, Iterator
 from copy import copy
@@ -21,27 +20,27 @@ from rich.text import Text
 
 from hakmem import words
 
-WORD = 30  # a longer one may be broken
+WORD = 30  # characters; a longer word may be broken
 
 
 def new_console(stderr: bool = False) -> Console:
-    """In which numbers and names have no colours of their own."""
+    """A console that gives numbers and names no colours of its own."""
     return Console(stderr=stderr, highlight=False)
 
 
 def say(console: Console, line: str, style: str = "") -> None:
-    """A line in which nothing is markup; it is the terminal that breaks it, if anybody does."""
+    """Prints a line without markup; the terminal wraps it, not this program."""
     console.print(Text(line, style=style), soft_wrap=True)
 
 
 def state(word: str, said: str | None = None) -> Text:
-    """It, or what is `said` of it, as a state of that word looks."""
+    """The word, or the text `said`, in the style of that state."""
     return Text(word if said is None else said, style=words.style(word))
 
 
 def level_widths(sizes: list[Measurement], room: int) -> list[int] | None:
-    """All as wide as they can be, the widest alike, and no word that need not be is broken; None:
-    there is no room."""
+    """Widths of columns, the widest ones equal, so that no word is broken that need not be; None
+    where there is no room."""
     if sum(min(WORD, least) for least, _ in sizes) > room:
         return None
     for level in range(room, -1, -1):
@@ -52,8 +51,8 @@ def level_widths(sizes: list[Measurement], room: int) -> list[int] | None:
 
 
 class Cells(Table):
-    """Where it is too wide it breaks into words, and where there is no room for these side by side
-    each row is a paragraph of its cells, behind their titles."""
+    """A table that wraps its cells at words if it is too wide. If even that has no room, each row
+    is a paragraph of its cells with their titles."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         cells = [[column.header, *column.cells] for column in self.columns]
@@ -63,7 +62,7 @@ class Cells(Table):
         ]
         room = options.max_width - 2 * (len(cells) - 1)
         if (widths := level_widths(sizes, room)) is not None:
-            fitted = copy(self)  # for rich makes the widest narrower, whatever their words
+            fitted = copy(self)  # because rich narrows the widest, whatever their words
             fitted.columns = [
                 column if column.flexible else replace(column, width=width)
                 for column, width in zip(self.columns, widths, strict=True)
@@ -84,12 +83,12 @@ class Cells(Table):
 
 
 def table(*titles: str, rest: str | None = None, **more: Any) -> Table:
-    """A title behind > is of numbers, which are aligned; `rest` that of a last column, which has
-    what room is left and is cut off at its end."""
+    """A table without borders. A title that begins with > is of numbers, aligned right; `rest` is
+    the title of a last column that gets the room left over and is cut off at its end."""
     plain = {"box": None, "pad_edge": False, "header_style": "bold", "padding": (0, 2, 0, 0)}
     made = Cells(**{**plain, "expand": rest is not None, **more})
     for title in titles:
-        shown = Text(title.removeprefix(">"))  # of which nothing is markup
+        shown = Text(title.removeprefix(">"))  # as text: no markup
         side: Any = "right" if title.startswith(">") else "left"
         made.add_column(shown, justify=side, overflow="fold")
     if rest is not None:
@@ -99,7 +98,7 @@ def table(*titles: str, rest: str | None = None, **more: Any) -> Table:
 
 @dataclass(frozen=True)
 class Fitting:
-    """The first of several tables that has room, else the last; each with a line below it."""
+    """Shows the first of several tables that has room, else the last; each with a line below."""
 
     forms: Callable[[], Iterator[tuple[Table, Text | None]]]
 
@@ -112,7 +111,7 @@ class Fitting:
 
 
 def progress_bar(console: Console, counted: bool = True) -> Progress:
-    """`counted`: it says how many of how many, and not the share."""
+    """A bar that shows how many of how many or, without `counted`, the share."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -7,7 +7,7 @@ from hakmem.stats import Interval
 
 
 class Look(NamedTuple):
-    """Of a state, whatever it is one of: its sign, and its colour in a page and in a terminal."""
+    """How a state is shown: its sign, its colour in a page, and its style in a terminal."""
 
     sign: str
     colour: str
@@ -30,15 +30,15 @@ LOOKS = {
     }.items()
     for state in states
 }
-TIE_BAND = 0.05  # a tie of many rows: the whole interval so near to 1
+TIE_BAND = 0.05  # a tie in a table of many rows: the whole interval is so near to 1
 TIE = f"= : no difference was found, and the whole interval is within {100 * TIE_BAND:.0f} % of 1."
-NAME = 48  # characters of one in a table
+NAME = 48  # characters of a name in a table
 SMALL = 0.1  # a ratio below it has three decimals
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, fewer below one, more where the integer part needs them; never an
-    exponent."""
+    """At most two decimals: three significant digits from 1 to 999, fewer below, all of the integer
+    part above; never an exponent."""
     if value is None:
         return "–"
     size = abs(value)
@@ -47,7 +47,7 @@ def number(value: float | None) -> str:
 
 
 def precise(value: float) -> str:
-    """The same, with three of them below one too: such figures may differ in the third decimal."""
+    """The same, but with three significant digits below one too."""
     size = abs(value)
     if not 1e-6 < size < 1:
         return number(value)
@@ -55,7 +55,7 @@ def precise(value: float) -> str:
 
 
 def printable(text: str) -> str:
-    """Of others' making: without what a terminal would act on. What is no text stays a number."""
+    """Text from elsewhere without what a terminal would act on. Undecodable bytes stay."""
     signs = (s if s.isprintable() or "\udc80" <= s <= "\udcff" else "?" for s in text)
     return "".join(signs)
 
@@ -65,13 +65,13 @@ def count(value: float, decimals: int = 0) -> str:
 
 
 def unit(count: float) -> tuple[int, str]:
-    """The power of two, and its name, in which so many bytes have the fewest digits."""
+    """The largest unit of bytes not above the value: its power of two, and its name."""
     known = ((30, "GiB"), (20, "MiB"), (10, "KiB"))
     return next((each for each in known if abs(count) >= 1 << each[0]), (0, "B"))
 
 
 def size(count: float) -> str:
-    """Bytes, in the unit that suits them."""
+    """Bytes, in a unit that suits them."""
     power, name = unit(count)
     shown = number(count / (1 << power)) if power else f"{count:.0f}".replace("-", "−")
     return f"{shown} {name}"
@@ -82,7 +82,7 @@ def ratio(interval: Interval) -> str:
 
 
 def ends(interval: Interval, decimals: int | None = None) -> str:
-    """In brackets; the range of values too few for an interval is called so. None: as `ratio`."""
+    """The two ends in brackets; a plain range is marked as one. `decimals` None: as in `ratio`."""
     digits = _decimals(interval) if decimals is None else decimals
     low, high = (f"{end:.{digits}f}" for end in (interval.low, interval.high))
     return f"[{low}–{high}]" + " range" * (interval.kind == "range")
@@ -93,17 +93,17 @@ def _decimals(ratio: Interval) -> int:
 
 
 def short(name: str) -> str:
-    """Of a function, which may be long beyond all measure."""
+    """A function's name, cut to NAME characters."""
     return name if len(name) <= NAME else name[: NAME - 1] + "…"
 
 
 def mark(state: str) -> str:
-    """Its sign alone, for where there is no room for its word."""
+    """The state's sign alone, for where there is no room for its word."""
     return LOOKS[state].sign
 
 
 def marked(state: str) -> str:
-    """With its word; one that is not known by its word alone."""
+    """The state's sign and word; the word alone for an unknown state."""
     return f"{LOOKS[state].sign} {state}" if state in LOOKS else state
 
 

@@ -1,4 +1,4 @@
-"""A real browser for the pages that the laboratory writes, and what holds for each of them."""
+"""Opens the laboratory's pages in headless Chromium; the checks that hold for each page."""
 
 import re
 import struct
@@ -19,7 +19,7 @@ FLAGS = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --hide-scrollbars "
     "--disable-background-networking --disable-component-update --disable-sync "
     "--enable-logging=stderr --virtual-time-budget=5000 "
-    # Frames without scripts in the process of their page, whose clock waits for them.
+    # Sandboxed frames stay in their page's process: the virtual clock waits for them only there.
     "--disable-features=IsolateSandboxedIframes --disable-site-isolation-trials"
 )
 
@@ -43,15 +43,15 @@ class Browser:
         )
 
     def dom(self, page: Path) -> str:
-        """The page after its scripts ran; none of them said anything on the console."""
+        """The page's DOM after its scripts ran. Fails if any of them wrote to the console."""
         done = self._run(page, "--dump-dom", "--window-size=1300,900")
         assert [line for line in done.stderr.splitlines() if "CONSOLE" in line] == []
         return done.stdout
 
     def seen(self, page: Path, selector: str) -> int:
-        """How many elements are to be seen where no script of the page may run.
+        """How many elements matching `selector` are visible when the page's scripts may not run.
 
-        The page is in a frame that forbids them; the page around it looks.
+        The page is in a sandboxed frame; the script that counts is in the page around the frame.
         """
         look = (
             f"const all = [...this.contentDocument.querySelectorAll('{selector}')];"
@@ -62,14 +62,14 @@ class Browser:
         return int(found[1])
 
     def says(self, page: Path, script: str, sandbox: str | None = None, width: int = 1200) -> str:
-        """What a script appends to the page around this one, whose frame is `this` in it."""
+        """What `script` appends to the page around the frame; `this` in it is the frame."""
         forbids = "" if sandbox is None else f'sandbox="{sandbox}"'
         around = self._frame(page, width, 3000, f'{forbids} onload="{script}"')
         done = self._run(around, "--dump-dom", "--allow-file-access-from-files")
         return done.stdout.rpartition("</iframe>")[2]
 
     def outside(self, page: Path, width: int, boxes: str) -> str:
-        """What reaches beyond the right edge of a box of its own in a window that narrow."""
+        """Elements that overflow their box (`boxes`) on the right at this width; "" if none."""
         look = (
             "const page = this.contentDocument, found = [];"
             f"for (const box of page.querySelectorAll('{boxes}')) {{"
@@ -83,7 +83,7 @@ class Browser:
         return re.search(r"found (.*)\.", said, flags=re.DOTALL)[1]
 
     def picture(self, page: Path, width: int, dark: bool = False, scripts: bool = True) -> bytes:
-        """In a frame, which may be narrower than the browser's least window."""
+        """A screenshot as PNG. The page is in a frame, since a window has a minimum width."""
         around = self._frame(page, width, 3000, "" if scripts else "sandbox")
         file = self.folder / "picture.png"
         flags = ["--force-dark-mode"] if dark else []
@@ -106,7 +106,7 @@ class Browser:
 
 
 def corner(png: bytes) -> tuple[int, ...]:
-    """Red, green and blue of the first pixel, which no filter of PNG changes."""
+    """Red, green and blue of the first pixel: its bytes are the same under every PNG filter."""
     parts, at = b"", 8
     while at < len(png):
         (size,) = struct.unpack(">I", png[at : at + 4])
@@ -117,6 +117,6 @@ def corner(png: bytes) -> tuple[int, ...]:
 
 
 def expect_full(picture: bytes, dark: bool, least: int) -> None:
-    """The page's own colour in the corner, and more to see than `least` bytes have."""
+    """The corner has the page's background colour, and the PNG is larger than `least` bytes."""
     assert corner(picture) == (NIGHT if dark else LIGHT)
     assert len(picture) > least

@@ -1,4 +1,5 @@
-"""A stand-in build, so that no test here needs the real one, a rival, or a timing."""
+"""Fixtures. Most tests run against a stand-in build, so that they need neither the real library nor
+a rival allocator, and depend on no timing."""
 
 import shutil
 import signal
@@ -14,12 +15,12 @@ from scorecards import TARGETS, Site
 from standing import Stand, commit, compile_c, unset
 from suite_world import World
 
-# A shell that starts the tests in the background has SIGINT ignored, and children inherit that.
+# A shell that starts the tests in the background ignores SIGINT, and children would inherit that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure() -> None:
-    """Where .venv is a link to another tree's, that tree's laboratory would be what is tested."""
+    """Refuses to run if the imported `hakmem` is another checkout's, as when .venv is a symlink."""
     lab = Path(__file__).parents[1]
     if not Path(hakmem.__file__).is_relative_to(lab):
         raise pytest.UsageError(
@@ -65,7 +66,7 @@ def rival(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def world(own: Stand, rival: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """Over the stand-in build, of a source that no commit of somebody else changes meanwhile."""
+    """A World over the stand-in build; its source is fixed, whatever is committed meanwhile."""
     for name, value in own.environment.items():
         monkeypatch.setenv(name, value)
     source = {"commit": "c" * 40, "tree": "d" * 40, "dirty": False}
@@ -112,7 +113,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
 
 @pytest.fixture(scope="session")
 def blank(browser: Browser) -> int:
-    """The size of a picture of nothing."""
+    """The size in bytes of a screenshot of an empty page."""
     file = browser.folder / "blank.html"
     file.write_text("<body></body>", encoding="utf-8")
     return len(browser.picture(file, 1360))

@@ -45,8 +45,8 @@ class Mapped:
 
 @dataclass
 class Made:
-    """A profile to be written. `rows`: a stack of addresses, innermost first, and its values; an
-    address may also be the name of a function, which the profile then says itself."""
+    """A profile to be written. A row of `rows` is a stack, innermost frame first, and its values. A
+    frame is an address, or a function's name: the profile then holds that name itself."""
 
     rows: Sequence[tuple[Sequence[int | str], Sequence[int]]]
     modules: Sequence[Mapped] = ()

@@ -1,4 +1,4 @@
-"""Recordings and traces for the tests of them: made from rows, or by a program."""
+"""Recordings and traces for the replay tests: made from rows by hand, or by recording a program."""
 
 import json
 import random
@@ -19,19 +19,19 @@ BUILD = project.root() / "build"
 LIBRARY = BUILD / "libhakmem.so"
 REPLAYER = BUILD / "bench" / "bench_replay"
 MIXED = BUILD / "bench" / "bench_random_mixed"
-# The command against the product.
+# Runs the command on the real build.
 REAL = Stand(BUILD, LIBRARY, LIBRARY, unset("HAKMEM_", "LD_PRELOAD"))
 built = pytest.mark.skipif(
     not (LIBRARY.is_file() and REPLAYER.is_file()), reason="not built: run `make build`"
 )
-# By the number of each operation.
+# Indexed by operation code: its name, and how many words it takes in a stream.
 NAMES = ("malloc", "free", "realloc", "aligned", "start", "wait")
 WORDS = (2, 1, 2, 3, 1, 2, 2, 1)
 
 
 def events(*rows: tuple[int, ...]) -> raw.Events:
-    """Rows of thread, kind, address, and of what is given size and alignment's logarithm; they
-    happened one after the other in the second that it took."""
+    """Events from rows of (thread, kind, address[, size[, log2 of the alignment]]), spaced evenly
+    over one second."""
     full = [(*row, *(0, 3)[len(row) - 3 :]) for row in rows]
     thread, kind, address, size, log2 = (np.array(column) for column in zip(*full, strict=True))
     return raw.Events(
@@ -50,7 +50,7 @@ def events(*rows: tuple[int, ...]) -> raw.Events:
 
 
 def spelled(words: Sequence[int]) -> str:
-    """A stream in words that can be read, without its points and times."""
+    """A stream as readable text, without its points and times."""
     found, at = [], 0
     while at < len(words):
         op = words[at] & 7
@@ -62,7 +62,7 @@ def spelled(words: Sequence[int]) -> str:
 
 
 def record(folder: Path, *command: object, status: int = 0, **more: str) -> trace.Trace:
-    """As a user would, with the product."""
+    """Records a program by `hakmem record`, with the real library."""
     separator = [] if "--" in command else ["--"]
     asked = REAL.command("record", "--lib", LIBRARY, "--out", "a.hktrace", *separator, *command)
     done = ran(said(asked, cwd=folder, env=REAL.environment | more, timeout=PATIENCE_S), status)
@@ -71,7 +71,7 @@ def record(folder: Path, *command: object, status: int = 0, **more: str) -> trac
 
 
 def recorded(folder: Path, *command: object, **more: str) -> Path:
-    """What the library alone leaves of a program that it is preloaded into."""
+    """The raw recording that the preloaded library writes, before the command converts it."""
     record = {"HAKMEM_RECORD": str(folder / "raw.%p"), "LD_PRELOAD": str(LIBRARY)}
     subprocess.run(
         list(map(str, command)), env=record | more, stdout=subprocess.DEVNULL, check=True
@@ -87,7 +87,7 @@ def replayed(found: trace.Trace, *arguments: str) -> dict[str, Any]:
 
 
 def small_trace(folder: Path) -> trace.Trace:
-    """Two threads and a thousand blocks of chance."""
+    """A trace of two threads and some thousand blocks, random but always the same."""
     rng, rows, live = random.Random(1), [], []
     for n in range(3000):
         thread = rng.randint(2, 3)
@@ -102,7 +102,7 @@ def small_trace(folder: Path) -> trace.Trace:
 
 
 def damaged(whole: bytes, rng: random.Random) -> bytes:
-    """Cut off somewhere, or with some bytes changed."""
+    """`whole` cut off somewhere, or with one to three bits flipped."""
     if rng.random() < 0.3:
         return whole[: rng.randrange(len(whole))]
     found = bytearray(whole)

@@ -1,4 +1,4 @@
-"""A small ledger with one of each kind that a report shows, and a browser to look at the page."""
+"""Records of each kind that a report shows, for a small ledger, and what a page's charts drew."""
 
 import re
 
@@ -47,7 +47,7 @@ def add_verdict(ledger: Ledger, question: str, verdict: str, ratio: float) -> st
         "question": question,
         "verdict": verdict,
         "cells": [{"name": "old"}, {"name": "new"}],
-        # whose name comes behind its guard's, as a record has them
+        # In a record's order, by name: here the guard comes before the target.
         "metrics": {"guard fifo": {**entry(1.003), "kind": "range"}, "random_mixed": entry(ratio)},
         "margin": 0.01,
         "blocks": 8,
@@ -90,7 +90,7 @@ def add_matrix(ledger: Ledger, title: str = "what does it cost?") -> str:
 
 
 def add_suite(ledger: Ledger, what: str = "blocks in order", slow: str = "slow") -> str:
-    """One row that hakmem loses to the fast one of two rivals, and one that it could not do."""
+    """One row that hakmem loses to the faster of two rivals, and one that failed."""
 
     def against(ratio: float, verdict: str | None, kind: int = 0) -> list[object]:
         return [ratio, ratio - 0.02, ratio + 0.02, kind, 20, verdict]
@@ -160,7 +160,7 @@ def add_baseline(ledger: Ledger) -> str:
 
 
 def drawn(dom: str) -> dict[str, list[int]]:
-    """By the end of a figure's id: the points of each series that ECharts says it has drawn."""
+    """How many points ECharts says it drew of each series, by the last part of the figure's id."""
     found = {}
     for tag in re.findall(r"<figure[^>]*data-points[^>]*>", dom):
         kind = re.search(r'id="[^"]*-(\w+)"', tag)

@@ -112,7 +112,7 @@ why = "a count"
 """
 
 
-# What a suite's benchmarks have in common, as far as it matters here.
+# The part of a setting record that the scorecard reads.
 OF_HAKMEM = {"settings_of_user": {}, "binaries": {"A": {"name": "hakmem"}}}
 
 
@@ -125,7 +125,7 @@ class Site:
         self.source = provenance.source(root)
 
     def add(self, kind: str, body: Mapping[str, Any]) -> Record:
-        """A suite comes with its one benchmark, as `part`, and if that has no setting with one."""
+        """Appends a record; a suite's `part` first, as a comparison with a setting of its own."""
         if kind == "suite":
             body = dict(body)
             setting = {"setting": self.ledger.append("setting", OF_HAKMEM).id}
@@ -153,7 +153,7 @@ def suite(
     oracle: float | None = None,
     **more: Any,
 ) -> dict[str, Any]:
-    """A suite record of one benchmark against the rivals of `time`, with that as its part."""
+    """The body of a suite of one benchmark, its `part`, against the rivals that `time` names."""
 
     def short(value: float) -> list[Any]:
         return [value, value - 0.05, value + 0.05, 0, 20, "win"]

@@ -1,4 +1,4 @@
-"""The stand-in build: what it is made of, and how the command is run against it."""
+"""The stand-in build, how tests run the command against it, and helpers that most tests share."""
 
 import contextlib
 import csv
@@ -38,13 +38,13 @@ modes = ["base", "x"]
 pairs = { rounds = 14, seconds = 0.5 }
 rules = { throughput_floor = -0.2 }
 """
-# Far beyond what anything here takes on a machine that has other work too.
+# A timeout far beyond what any step takes, even on a busy machine.
 PATIENCE_S = 300.0
 SLOW_TO_LOAD = {"numpy", "scipy", "ruptures", "jinja2", "plotext", "distributed"}
 
 
 def compile_c(source: str | Path, out: Path, *flags: str) -> Path:
-    """Of a file in programs/, or of one that is named whole."""
+    """Compiles a C file, absolute or relative to programs/."""
     subprocess.run(
         ["gcc", "-O1", *flags, "-o", str(out), str(PROGRAMS / source)],
         check=True,
@@ -61,7 +61,7 @@ def compile_static(source: str | Path, out: Path) -> Path:
 
 
 def need(*tools: str) -> None:
-    """Skips a test that needs them, and says so."""
+    """Skips the test if a tool is missing."""
     for tool in tools:
         if shutil.which(tool) is None:
             pytest.skip(f"SKIPPED: {tool} is not installed (tools/setup): NOT tested")
@@ -74,7 +74,7 @@ def need_built(*files: Path) -> None:
 
 
 def script(path: Path, text: str) -> Path:
-    """A program of the shell's."""
+    """Writes an executable shell script."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
@@ -87,7 +87,7 @@ def unset(*prefixes: str) -> dict[str, str]:
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What it says in that repository, to an author of its own."""
+    """The output of git in that repository, under a fixed author."""
     own = ("user.name=a", "user.email=a@localhost", "commit.gpgsign=false")
     words = ["git", "-C", str(folder), *(word for text in own for word in ("-c", text)), *arguments]
     done = subprocess.run(words, check=True, capture_output=True, text=True, env=unset("GIT_"))
@@ -95,7 +95,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 
 def commit(folder: Path, message: str = "x") -> str:
-    """All that is in the folder, which becomes a repository where it is none yet."""
+    """Commits all files of the folder, a repository from now on; returns the commit's id."""
     git(folder, "init", "-q", "-b", "main", "--template=")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "--allow-empty", "-m", message)
@@ -103,7 +103,7 @@ def commit(folder: Path, message: str = "x") -> str:
 
 
 def until(what: Callable[[], object]) -> bool:
-    """Waits for it; no test is decided by how long that takes."""
+    """Polls until `what` is true; False after PATIENCE_S, which no test reaches unless it hangs."""
     give_up = time.monotonic() + PATIENCE_S
     while not (found := bool(what())) and time.monotonic() < give_up:
         time.sleep(0.02)
@@ -111,7 +111,7 @@ def until(what: Callable[[], object]) -> bool:
 
 
 def ended(pid: int) -> bool:
-    """Gone, or dead and waiting for whoever adopted it."""
+    """Whether the process is gone, or a zombie that its new parent has not reaped."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except OSError:
@@ -121,13 +121,13 @@ def ended(pid: int) -> bool:
 def ran(
     done: subprocess.CompletedProcess[str], status: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """What it is, if it ended with that status."""
+    """`done` itself; fails unless it ended with that status."""
     assert done.returncode == status, done.stdout + done.stderr
     return done
 
 
 def refused(done: subprocess.CompletedProcess[str], *words: str, status: int = 2) -> None:
-    """It ended with that status and said why in one line, which has the words in it."""
+    """Checks for that status, and for one line of error that contains all `words`."""
     ran(done, status)
     assert done.stderr.startswith("hakmem: "), done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
@@ -152,7 +152,7 @@ class Stand:
         return [sys.executable, "-c", "from hakmem.cli import main; main()", *map(str, arguments)]
 
     def under(self, **more: object) -> "Stand":
-        """The same with more in its environment."""
+        """The same build with more environment variables."""
         return replace(self, environment={**self.environment, **{k: str(more[k]) for k in more}})
 
     @property
@@ -164,7 +164,7 @@ class Stand:
         return Ledger(self.evidence)
 
     def records(self, kind: str | None = None) -> list[Record]:
-        """What is in its ledger; of one kind, where that is named."""
+        """The records in its ledger, all or of one kind."""
         return [record for record in self.ledger.records() if kind in (None, record.kind)]
 
     def output(self) -> str:
@@ -172,7 +172,7 @@ class Stand:
         return self.ledger.raw(self.records("setting")[-1].raw["output.txt"]).decode()
 
     def samples(self, setting: Record | None = None) -> list[dict[str, str]]:
-        """The lines of a comparison's table, by column; of the last one's, if none is named."""
+        """The rows of a setting's table of samples, by column; of the last setting by default."""
         chosen = setting or self.records("setting")[-1]
         data = lzma.decompress(self.ledger.raw(chosen.raw["samples.tsv.xz"])).decode()
         return list(csv.DictReader(data.splitlines(), delimiter="\t"))
@@ -180,7 +180,7 @@ class Stand:
     def interrupted(
         self, ready: Callable[[], object], *arguments: object, number: int = signal.SIGINT
     ) -> subprocess.CompletedProcess[str]:
-        """Sent the signal once `ready`, as a terminal does it: to all in the foreground."""
+        """Runs the command; once `ready`, signals its process group, as a terminal does."""
         with subprocess.Popen(
             self.command(*arguments),
             env=self.environment,
@@ -195,8 +195,7 @@ class Stand:
         return subprocess.CompletedProcess(child.args, child.returncode, "", said)
 
     def elsewhere(self, folder: Path, benches: bool = False) -> "Stand":
-        """The library in a folder of its own; its bench/ has no programs yet, or with `benches` a
-        copy of each."""
+        """A copy of the build in `folder`, with `benches` its programs too."""
         (folder / "bench").mkdir(parents=True, exist_ok=True)
         if benches:
             shutil.copytree(self.folder / "bench", folder / "bench", dirs_exist_ok=True)
@@ -207,7 +206,7 @@ class Stand:
     def run(
         self, *arguments: object, within: Sequence[object] = (), **more: str
     ) -> subprocess.CompletedProcess[str]:
-        """A process of its own; `within` is a command that starts another one, as `env` does."""
+        """Runs the command in a process of its own, started through `within`, say `env`."""
         return subprocess.run(
             [*map(str, within), *self.command(*arguments)],
             env={**self.environment, **more},
@@ -218,7 +217,7 @@ class Stand:
         )
 
     def call(self, *arguments: object, **more: str) -> subprocess.CompletedProcess[str]:
-        """The same without a process of its own: quick, for what is no matter of processes."""
+        """Runs the command inside this process: faster, for tests that need no other one."""
         argv = ["hakmem", *map(str, arguments)]
         out, err, status = io.StringIO(), io.StringIO(), 0
         before = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP)}

@@ -1,4 +1,4 @@
-"""A comparison over benchmarks whose samples nobody takes: what each cell is said to need."""
+"""A comparison over benchmarks that runs none: each sample has the figures planted for its cell."""
 
 import io
 from collections.abc import Callable
@@ -14,13 +14,14 @@ from hakmem.suite import LATENCIES
 from rich.console import Console
 from standing import Stand
 
-# Seconds and KiB of hakmem, the system's allocator and the third, who are faster or leaner.
+# Seconds, and peaks in KiB, of hakmem (A), the system's allocator (B) and a third (C): B is leaner
+# than hakmem, C is faster.
 TIMES = {"A": 1.0, "B": 2.0, "C": 0.8, FLOOR: 0.2}
 PEAKS = {"A": 2000, "B": 1000, "C": 4000, FLOOR: 900}
 
 
 class World:
-    """A sampler that never runs anything, and what it was asked."""
+    """A sampler that returns planted figures, and the trials that it was asked for."""
 
     def __init__(self, own: Stand, folder: Path) -> None:
         self.own, self.ledger, self.folder = own, own.ledger, folder
@@ -61,6 +62,6 @@ class World:
         return finished.good, " ".join(out.getvalue().split())
 
     def whole(self) -> dict[str, Any]:
-        """The one suite with its rows and metrics."""
+        """The body of the ledger's only suite, with its rows and metrics."""
         (record,) = self.own.records("suite")
         return suite_record.whole(record, {r.id: r for r in self.ledger.records()})

@@ -47,7 +47,7 @@ def plan(count: int = 2, guards: int = 0, net: bool = False, **more: object) -> 
 
 
 class Planted:
-    """Takes samples that cost what was planted: factor by cell, and by (track, cell)."""
+    """A sampler with planted costs: a factor for each cell, or for a cell on one track."""
 
     def __init__(self, noise: float, floor: float = 0.0, **factors: float) -> None:
         self.rng, self.noise, self.floor = random.Random(7), noise, floor
@@ -63,7 +63,7 @@ class Planted:
         own = self.factors.get(f"{trial.track.name}_{trial.letter}")
         factor = own if own is not None else self.factors.get(trial.letter, 1.0)
         cost = self.floor if trial.letter == blocks.FLOOR else self.floor + factor
-        # A machine whose speed drifts evenly, and twice as much as the effects looked for.
+        # The machine slows down steadily, over a run by about as much as the effects looked for.
         drift = 1 + 0.001 * len(self.trials)
         return replace(blank, user_s=cost * drift * math.exp(self.rng.gauss(0, self.noise)))
 
@@ -114,7 +114,7 @@ def test_any_two_cells_stand_as_abba_in_every_block_and_in_no_fixed_order() -> N
 
 
 def test_the_net_ratio_is_the_one_above_the_floor() -> None:
-    """10 % of what is above a floor of 4 is 2 % of all."""
+    """With a floor of 4 a change of 10 % above the floor is one of 2 % of the whole."""
     gross = blocks.run(plan(), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
     net = blocks.run(plan(net=True), Planted(0.001, floor=4.0, B=0.9)).decisions["B"].target
     assert gross.estimate == pytest.approx(-math.log(4.9 / 5), abs=0.003)
@@ -157,7 +157,7 @@ def test_decided_cells_are_measured_no_further() -> None:
     ("gains", "said"),
     [
         ([0.0, 0.07, 0.0, 0.07, 0.0, 0.07, 0.0, 0.07], "job is known to ±3.5 %"),
-        # Neighbours resemble each other and are merged: there are four.
+        # Neighbouring blocks are correlated and merged in pairs: four are left.
         ([0.0, 0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07], "job is known from too few blocks"),
     ],
 )
@@ -199,7 +199,7 @@ COST = ("--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost=${COST:
 
 
 def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, own: Stand) -> None:
-    # The stand-in always takes the same time: no difference, and no doubt.
+    # The stand-in always reports the same time: no difference, and an interval of width 0.
     done = ran(
         ab(*SHORT, "--b", "X=1", "--bench", "prodcons", "--guard", "larson_2", "--aim=neutral")
     )
@@ -236,7 +236,7 @@ def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, own: Stand) -
 
 
 def test_a_figure_that_does_not_rise_above_its_floor_fails(ab: Ab) -> None:
-    """The stand-in is as fast as its own BenchFast."""
+    """The stand-in takes the same time as its BenchFast, its floor: nothing is left to compare."""
     done = ran(
         ab("--b", "X=1", "--bench", "random_mixed_400", "--floor", "benchfast", "--no-record"), 1
     )
@@ -255,7 +255,7 @@ def test_a_dearer_command_is_no_go_and_a_cheaper_one_go(ab: Ab, own: Stand) -> N
 
 
 def test_the_exit_status_is_the_worst_of_the_verdicts(ab: Ab) -> None:
-    """So that a script can gate on it: 0 GO, 3 NO-GO, 4 UNDECIDED."""
+    """A script can gate on it: 0 GO, 3 NO-GO, 4 UNDECIDED."""
     cells = ("--b", "COST=90", "--b", "COST=80")
     assert ab("--no-record", *cells, *COST).returncode == 0
     assert ab("--no-record", *cells, "--b", "COST=101", *COST).returncode == 3
@@ -263,7 +263,8 @@ def test_the_exit_status_is_the_worst_of_the_verdicts(ab: Ab) -> None:
 
 
 def test_what_is_the_same_is_not_compared(ab: Ab, stand: Stand) -> None:
-    """The same file, the same work, the same settings in effect; what it warns of has none."""
+    """Cells with the same file, work and effective settings are refused; a setting that the library
+    warns about has no effect."""
     bench = ("--no-record", *SHORT, "--bench", "prodcons")
     for same in ("", f"lib={stand.library}", "HAKMEM_IDLE=1"):
         done = ran(ab("--b", same, *bench), 2)
@@ -282,7 +283,7 @@ def test_what_the_library_says_is_shown_once(ab: Ab) -> None:
 
 
 def test_a_block_is_filled_with_short_samples(ab: Ab, own: Stand) -> None:
-    # The stand-in says that half a second was timed.
+    # The stand-in reports that it timed half a second.
     words = ("--min-seconds", "3", "--b", "X=1", "--bench", "prodcons", "--aim=neutral")
     ran(ab(*SHORT, *words))
     turns = own.records()[-1].body["benchmarks"][0]["samples"] // 2
@@ -296,7 +297,7 @@ def test_a_block_is_filled_with_short_samples(ab: Ab, own: Stand) -> None:
 
 
 def test_planted_work_is_found_and_says_nothing_of_the_noise(ab: Ab, own: Stand) -> None:
-    """The stand-in takes the same time for more: what is planted is not owned up to."""
+    """--plant gives B 5 % more work: the difference is found, and no noise floor is recorded."""
     ran(ab(*SHORT, "--aa", "--plant", "0.05", "--bench", "prodcons", "--metric", "wall"), 3)
     record = own.records()[-1]
     assert (record.kind, record.body["verdict"]) == ("verdict", "NO-GO")
@@ -321,7 +322,7 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     paths = [cell["path"] for cell in record.body["cells"]]
     assert len(set(paths)) == 2
     assert record.body["binary"][0]["sha256"] == record.body["binary"][1]["sha256"]
-    # A noisier one, planted: its half-width is 3 %. That of another machine says nothing.
+    # A planted noise floor of 3 % (the interval's half-width). One of another machine is ignored.
     body = json.loads(json.dumps(record.body))
     body["metrics"]["prodcons"] |= {"low": math.exp(-0.02), "high": math.exp(0.04)}
     own.ledger.append("A/A", {**body, "host": {**body["host"], "cpu": "Planted 9000"}})
@@ -330,7 +331,8 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     assert "margin 1.0 %" in said
     own.ledger.append("A/A", body)
     assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
-    # What has no interval, or is of exact counts, says nothing; and no noise makes a guard of 10 %.
+    # An A/A without an interval, or of exact counts (no metric, no floor), is ignored. The last one
+    # has a half-width of 10 %, but the margin is at most 5 %.
     for change in ({"kind": "range"}, {}):
         other = json.loads(json.dumps(body))
         other["metrics"]["prodcons"] |= {"low": math.exp(-0.1), "high": math.exp(0.1), **change}
@@ -344,7 +346,7 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "larson_1").stdout
 
 
-NOTHING = ("-shared", "-x", "c")  # of /dev/null: a library without any function
+NOTHING = ("-shared", "-x", "c")  # with /dev/null as source: a library without functions
 FAILING = [
     (("--b", "X=1", "--bench", "huge"), "huge: status 9: planted failure"),
     (("--b", "X=1", "--bench", "large"), "large: printed no JSON line"),
@@ -377,7 +379,7 @@ def test_a_library_that_a_static_program_cannot_load_is_not_measured(
 
 
 def test_memory_and_times_of_a_command_are_its_own(ab: Ab, own: Stand, tmp_path: Path) -> None:
-    """The peak is the command's, not the lab's; what a script becomes is what is proven."""
+    """The peak is the command's, not the lab's; the proof names the program that a script execs."""
     job = "x = [1] * (${MIB:-30} << 17)"
     program = script(tmp_path / "job", f'exec {sys.executable} -I -c "{job}"')
     done = ran(ab("--metric", "rss", "--b", "MIB=60", "--", program), 3)
@@ -413,7 +415,7 @@ def test_interrupt_leaves_no_record_and_no_process(own: Stand, tmp_path: Path) -
 
 @pytest.fixture
 def checked(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The stand-in library, and one with a memcpy of its own beside it: the path of that one."""
+    """A build of the stand-in library and a library for checked copying; the path of the latter."""
     monkeypatch.setenv("LAB_BUILD_DIR", str(tmp_path))
     shutil.copy(stand.library, tmp_path / "libhakmem.so")
     source = tmp_path / "check.c"

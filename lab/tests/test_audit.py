@@ -1,4 +1,4 @@
-"""The audit finds each figure, holds it to its record, and notices when it has gone blind."""
+"""The audit finds each figure, compares it with its record, and fails if it finds too few."""
 
 import json
 import shutil
@@ -39,7 +39,7 @@ def commit(site: Site, message: str, **files: str) -> str:
 
 
 def problems(site: Site, text: str | None = None, stale_after: int = 0) -> str:
-    """Of doc.md, with that text in place of its own."""
+    """The audit's problems with doc.md, whose text becomes `text` if given."""
     if text is not None:
         (site.root / "doc.md").write_text(text)
     return "\n".join(audited(site, stale_after).problems)
@@ -52,7 +52,7 @@ def audited(site: Site, stale_after: int = 0) -> Audit:
 
 
 def recorded(site: Site, **more: object) -> str:
-    """The id of a new record, of a rate of 1 s."""
+    """Appends a record whose rate is 1 s; returns its id."""
     metrics = {"rate": {"value": 1.0, "unit": "s"}}
     body = {"ok": True, "source": provenance.source(site.root), "metrics": metrics}
     return site.ledger.append("sample", body | more).id
@@ -301,7 +301,7 @@ def test_messages_are_held_to_the_same_rules(site: Site) -> None:
 
 @pytest.fixture
 def shallow(site: Site, tmp_path: Path) -> Site:
-    """A clone of the last commit alone; the one that was measured is not in it."""
+    """A clone that has only the last commit, without the one that was measured."""
     commit(site, "later")
     path = tmp_path / "clone"
     standing.git(site.root, "clone", "-q", "--depth", "1", f"file://{site.root}", str(path))
@@ -339,7 +339,7 @@ def test_a_shallow_clone_refuses_what_is_dirty_edited_or_of_another_benchmark(
 
 @pytest.fixture
 def auditing(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Done]:
-    """The command on a small project, without the planted violations."""
+    """Runs the command on a small project, without its rehearsal on planted violations."""
     monkeypatch.setattr(audit_planted, "rehearse", list)
 
     def run(site: Site, *arguments: str) -> Done:

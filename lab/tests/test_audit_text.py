@@ -1,4 +1,4 @@
-"""The figures of a text: found, exempt, and shown whole."""
+"""How the audit reads a text: which figures it finds, which are exempt, how it quotes them."""
 
 import re
 

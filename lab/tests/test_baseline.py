@@ -24,7 +24,7 @@ def test_one_table_with_the_hosts_facts_and_its_record(baseline: Baseline, own: 
     said = done.stdout.splitlines()
     rows = [line.split() for line in said if line.startswith("random_mixed") and "÷" not in line]
     assert [row[:2] for row in rows] == [[b, a] for b in BENCHES for a in ("hakmem", "system")]
-    # Runs are taken two by two, and the stand-in is always equally fast.
+    # Runs are taken in pairs, so 3 becomes 4; the stand-in's rate never varies.
     assert all(int(row[2]) == 4 and row[-2] == "0.0" for row in rows)
     runs = [line for line in said if line.startswith("run ")]
     assert len(runs) == 4 * 2 * len(BENCHES)
@@ -47,7 +47,7 @@ def test_one_table_with_the_hosts_facts_and_its_record(baseline: Baseline, own: 
 
 
 def test_a_mix_of_ones_own_is_run_as_said_and_recorded(baseline: Baseline, own: Stand) -> None:
-    """--seed stays the order's."""
+    """The seed of the mix is 42; the record's seed, of the order of runs, stays 1."""
     ran(baseline("100000", "256", "42", "--range", "32-64"))
     last = own.records("baseline")[-1]
     asked = {"ops": 100000, "slots": 256, "seed": 42, "smallest": 32, "largest": 64}

@@ -1,4 +1,4 @@
-"""The benchmarks as the suite names them: that they are built, how they are chosen and read."""
+"""The suite's benchmarks: each is built, how they are chosen, how their output is read."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""`hakmem bisect` on a small real repository whose program prints what it costs."""
+"""`hakmem bisect` on a small real repository whose program prints a planted cost."""
 
 import re
 import subprocess
@@ -13,8 +13,8 @@ from hakmem.ledger.verify import verify
 from standing import INTERRUPTED, PROGRAMS, Stand, compile_c, ran
 from test_builds import CMAKE, Repository
 
-# Its cost is a figure it prints: what it was built with, times noise by how often it was run.
-# A sum of four uniform figures from a counter, so that a run with the same seed is the same run.
+# Prints COST with noise that depends only on how often it ran before (a sum of four uniform numbers
+# from a counter in a file), so that a repeated bisection sees the same samples.
 PROGRAM = """#include <stdio.h>
 static double uniform(unsigned long x) {
     x = (x ^ (x >> 16)) * 0x45d9f3bUL; x = (x ^ (x >> 16)) * 0x45d9f3bUL;
@@ -36,14 +36,14 @@ BROKEN = "this is no C\n"
 
 
 class World(Repository):
-    """Commits that cost what they are told to, and the command on them."""
+    """A repository whose commits have planted costs, and the command on it."""
 
     def __init__(self, folder: Path, stand: Stand) -> None:
         super().__init__(folder / "repository")
         self.folder, self.stand = folder, stand
 
     def grow(self, costs: list[float | None], noise: float = 0.004) -> list[str]:
-        """A commit for each cost; None: one that does not build. The first is the good end."""
+        """Makes a commit for each cost, the first as the good end; one of None does not build."""
         commits = []
         for number, cost in enumerate(costs):
             header = f"#define COST {cost}\n#define NOISE {noise}\n"
@@ -72,7 +72,7 @@ def world(own: Stand, tmp_path: Path) -> World:
 
 
 def assert_whole(world: World, record: Record) -> None:
-    """Every sample of every comparison is in the ledger under the bisection."""
+    """The bisection's record leads to every comparison, and each of them to all its samples."""
     found = {r.id: r for r in world.stand.records()}
     inputs = [found[one] for one in record.body["inputs"]]
     roles = [one["role"] for one in record.body["comparisons"]]
@@ -143,7 +143,7 @@ def test_an_improvement_is_not_a_slow_down(world: World) -> None:
 def test_the_commit_of_the_library_is_found_under_a_program_that_stays(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """hakmem's own repository: each commit's library is built and preloaded."""
+    """As in hakmem's own repository: the library of each commit is built and preloaded."""
     library = (PROGRAMS / "stub_library.c").read_text()
     commits = []
     for number, cost in enumerate((100, 100, 107, 107)):
@@ -185,7 +185,7 @@ def test_a_bisection_is_run_again_though_head_has_moved(world: World) -> None:
     ("costs", "said", "verdict"),
     [
         ([100, 100, 110], "does not show it", "NO-GO"),
-        # Another build has a difference of its own, and half of the time it has the right sign.
+        # Any two builds differ a little, half of the time in the suspected direction.
         ([100, 102, 112], "shows too little of it", "UNDECIDED"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_change_that_only_the_search_believes_is_not_confirmed(
     said: str,
     verdict: str,
 ) -> None:
-    """The last comparison decides: with a search that always names the first commit, it refuses."""
+    """The search always names the first commit: the last comparison does not confirm it."""
     from hakmem.bisect.search import Search, Suspect
 
     world.grow(costs)

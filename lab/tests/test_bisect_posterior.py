@@ -1,4 +1,4 @@
-"""The posterior over commits and the search on it, by simulations with planted truths."""
+"""The posterior over commits, and the search by it, on simulated comparisons with known truth."""
 
 import io
 import math
@@ -34,10 +34,10 @@ def blocks(gain: float, noise: float = 1.0) -> list[float]:
 
 @dataclass(frozen=True)
 class World:
-    """Commits with a planted change, and the noise of a host: what each probe would see.
+    """Commits, one of which changes the cost, on a noisy host: simulates what each probe sees.
 
-    Every build is off by an amount of its own, every probe has a noise level of its own; `tails`
-    is the share of blocks six times as noisy, `lag` the correlation of neighbours.
+    Each build has an offset of its own (`own`), each probe a noise level around `noise`. `tails` is
+    the share of blocks that are six times as noisy, `lag` the correlation of neighbouring blocks.
     """
 
     count: int = 16
@@ -48,7 +48,7 @@ class World:
     own: float = 0.002
 
     def bisect(self, seed: int, culprit: int | None) -> tuple[str, int]:
-        """ "none", "open" or the commit that is named; and the probes."""
+        """The answer ("none", "open" or the named commit), and the number of probes."""
         rng = random.Random(seed)
         own = [rng.gauss(0, self.own) for _ in range(self.count + 1)]
 
@@ -107,7 +107,7 @@ WORLDS = {
 
 
 def runs(world: World, planted: bool, count: int = RUNS) -> Counter[str]:
-    """How often the right commit was named, another one, none, or nothing said."""
+    """How often the answer was the right commit, a wrong one, "none" or "open"."""
     said = Counter[str]()
     for seed in range(count):
         culprit = 1 + seed * 7 % world.count if planted else None
@@ -136,7 +136,7 @@ def test_where_nothing_changed_none_is_what_is_said(world: World) -> None:
 
 @pytest.mark.parametrize("tails", [0.0, 0.1])
 def test_where_noise_hides_a_change_of_one_per_cent_no_commit_is_named(tails: float) -> None:
-    """Neither can it be excluded then: open is the honest word."""
+    """Nothing changed, but noise could hide a change: "open" is right, naming a commit is not."""
     said = runs(World(noise=0.03, tails=tails), planted=False)
     assert said["wrong"] == 0, said
     assert said["open"] >= 0.1 * RUNS, said
@@ -168,7 +168,7 @@ def test_nothing_measured_is_the_prior() -> None:
 
 
 def test_noise_is_each_probes_own() -> None:
-    """The same estimate says much where its blocks agree, and little where they do not."""
+    """The same estimate counts for much if its blocks agree, and for little if they scatter."""
     ends = {8: Measured.of(blocks(-0.05))}
     calm = posterior(8, ends | {4: Measured.of(blocks(-0.05))})
     wild = posterior(8, ends | {4: Measured.of(blocks(-0.05, noise=80))})
@@ -191,7 +191,7 @@ def test_an_outlier_among_blocks_does_not_move_the_estimate_far() -> None:
 
 
 def test_without_noise_a_build_may_still_be_off_by_its_own() -> None:
-    """Half a per cent off is how code lies in memory; five per cent is a change."""
+    """Code layout alone can make half a per cent; five per cent is a change."""
     ends = {8: Measured.of(blocks(-0.05))}
     near = posterior(8, ends | {4: Measured.of([-0.005] * 8)})
     far = posterior(8, ends | {4: Measured.of([-0.045] * 8)})

@@ -1,4 +1,4 @@
-"""Builds of commits: cached when whole, not when interrupted, and no worktree is left."""
+"""Builds of commits: a complete one is cached, an interrupted one is not; no worktree is left."""
 
 import subprocess
 from pathlib import Path

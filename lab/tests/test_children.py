@@ -1,4 +1,4 @@
-"""Children of the laboratory: none outlives an interrupt, even one that comes while it starts."""
+"""Child processes of the lab: an interrupt ends all, even if it comes while one starts."""
 
 import os
 import signal
@@ -63,7 +63,8 @@ def test_a_tool_answers_in_english_or_says_why_not(monkeypatch: pytest.MonkeyPat
 
 
 WAITS = "from hakmem.process import children; print(children.input_waits())"
-# What is meant to be read, and what else stands there, under cron, in a CI, at the end of a loop.
+# Redirections of stdin, and whether input waits there: not if it is empty or already read, as under
+# cron, in CI or at the end of a shell's loop.
 INPUTS = {
     "<text": True,
     "<pipe": True,

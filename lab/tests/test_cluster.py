@@ -1,4 +1,4 @@
-"""Many hosts: a real scheduler and two real workers on loopback, each a host of its own by name."""
+"""`--on`, many hosts: a real scheduler and two workers on loopback that act as different hosts."""
 
 import json
 import os
@@ -26,7 +26,8 @@ from standing import PATIENCE_S, Stand, compile_c, ended, ran, refused, until
 
 HOSTS = ("one", "two")
 
-# Notes that it began, holds while told to, and cries where another one is at it on its host.
+# Notes its process number, waits while its host has a .hold file, and notes an overlap if another
+# process runs on the same host.
 SCRIPT = """
 exec 9> $NOTES/$LAB_LEDGER_HOST.lock
 flock -n 9 || echo overlap >> $NOTES/overlaps
@@ -37,7 +38,7 @@ echo cost=${COST:-100}
 
 
 class Farm:
-    """A scheduler and its workers; whatever was started is stopped."""
+    """A scheduler and its workers; stop() kills every process that was started."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder, self.environment = folder, environment
@@ -100,7 +101,7 @@ def farm(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Far
 
 
 class Notes:
-    """What the script notes: the processes that began on each host."""
+    """The script's notes: which processes began on each host; hold() is the file that delays it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -128,7 +129,7 @@ def asked(farm: Farm, *sides: object) -> list[object]:
 
 @pytest.fixture
 def lab(own: Stand, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Stand:
-    """The user's own; the script knows where to note."""
+    """The user's build, with NOTES set for the script, and a patient timeout."""
     monkeypatch.setattr(cluster, "ANSWER_S", PATIENCE_S)
     return own.under(NOTES=notes.folder)
 
@@ -139,7 +140,7 @@ def lab(own: Stand, notes: Notes, monkeypatch: pytest.MonkeyPatch) -> Stand:
 def test_a_worker_that_is_killed_costs_nothing_that_came_back(
     farm: Farm, lab: Stand, notes: Notes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two comparisons at once, and one host's worker dies in the middle of a block."""
+    """Two hosts measure at once; one's worker dies in a block: no finished sample is redone."""
     monkeypatch.setattr(cluster, "SLICE_S", 0.0)
     first_back = threading.Event()
     add = Part.add
@@ -170,7 +171,7 @@ def test_a_worker_that_is_killed_costs_nothing_that_came_back(
         killer.join()
     assert killed == [True]
     assert done.stdout.count("NO-GO +5.0 %") == len(HOSTS)
-    # Trial runs, all samples once, and the one that was killed: nothing was measured again.
+    # Two trial runs, all samples once, and on one the killed process: nothing was measured again.
     taken = 8 * 4
     assert len(notes.began("two")) == 2 + taken
     assert len(notes.began("one")) == 2 + taken + 1
@@ -240,7 +241,7 @@ def test_a_user_who_leaves_cancels_what_is_out_and_leaves_no_process(
 def test_other_files_on_a_host_are_refused_before_anything_is_measured(
     farm: Farm, stand: Stand, lab: Stand, notes: Notes, tmp_path: Path
 ) -> None:
-    """The user's build is another one than the workers'."""
+    """The user's library has other contents than the workers', and one file is missing there."""
     mine = tmp_path / "build"
     shutil.copytree(stand.folder, mine)
     compile_c("stub_library.c", mine / "libhakmem.so", "-shared", "-fPIC", "-DOTHER", "-O0")
@@ -268,7 +269,7 @@ def test_each_host_has_its_own_baseline(farm: Farm, lab: Stand) -> None:
     assert done.stdout.count("M ops/s\n") == len(HOSTS)
 
 
-# ---- what it says ----
+# ---- messages ----
 
 
 @pytest.mark.parametrize(
@@ -369,6 +370,6 @@ def test_each_host_has_the_margin_of_its_own_noise(
         0.01,
         pytest.approx(0.03, rel=0.02),
     ]
-    # Another machine that is called so has another noise.
+    # A machine with the same name but another processor gets no margin from this noise.
     assert asked[0].on("two", {**HERE, "cpu": "e"}).plan.margin == 0.01
     assert [asked[1].on(host, HERE).plan.margin for host in HOSTS] == [0.02, 0.02]

@@ -1,4 +1,4 @@
-"""Slices of a comparison: they add up, and a host that is lost or busy is said."""
+"""A comparison in slices has the result of one in one piece; lost and busy hosts are reported."""
 
 import os
 from collections.abc import Sequence
@@ -26,14 +26,14 @@ def job(**more: object) -> Job:
 
 
 def planted(trial: Trial) -> Sample:
-    """Not of any order of calls: noise by what the trial is, B 2 % cheaper."""
+    """A cost that depends on the trial only, not on the order of calls; B is 2 % cheaper."""
     noise = 1 + 0.01 * ((trial.padding % 101) / 101)
     cost = noise * (0.98 if trial.letter == "B" else 1.0)
     return Sample(trial.track.name, trial.round, trial.position, trial.letter, user_s=cost)
 
 
 def sliced(ready: Ready, seconds: Sequence[float]) -> list[Sample]:
-    """All samples of a comparison that was taken in slices."""
+    """Takes a comparison in slices, each of one of `seconds`; returns all samples."""
     taken: list[Sample] = []
     for number in range(100):
         journal = Journal(taken, planted, seconds[number % len(seconds)])
@@ -91,7 +91,7 @@ def test_a_host_that_is_lost_keeps_its_blocks_and_has_no_verdict(
 
 
 class Unlucky:
-    """A client whose tasks are lost, or are as they are said to be."""
+    """A Dask client whose tasks never finish, or behave as `future` says."""
 
     def __init__(self, **future: object) -> None:
         self.submitted = 0
@@ -108,8 +108,8 @@ class Unlucky:
 def test_a_slice_that_kills_its_worker_again_and_again_is_given_up() -> None:
     part, client = Part("one", job(), {}), Unlucky()
     for _ in range(20):
-        part.step(client, "a")  # handed out
-        part.step(client, None)  # and its worker is gone
+        part.step(client, "a")  # a slice is submitted
+        part.step(client, None)  # its worker is gone
     assert part.error == "its worker died, 3 times in the same slice"
     assert client.submitted == cluster.TRIES
     assert part.done is None

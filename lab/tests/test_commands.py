@@ -1,4 +1,4 @@
-"""The commands as a whole: what the help lists and loads, and what the shell is offered."""
+"""All commands together: what the help lists, which modules it loads, the shell's completions."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ SHORT = ["run -- true", "ledger list"]
 
 
 def modules(stand: Stand, command: str) -> set[str]:
-    """What Python says it loaded for it."""
+    """The modules that Python loads to run the command."""
     done = stand.run(*command.split(), PYTHONPROFILEIMPORTTIME="1")
     ran(done)
     return {line.rpartition("|")[2].strip() for line in done.stderr.split("\n") if "|" in line}
@@ -39,10 +39,10 @@ def test_the_help_loads_no_command_and_of_rich_only_what_prints_it(stand: Stand)
     process = {"hakmem.process", "hakmem.process.scratch"}
     assert ours == {"hakmem.cli", "hakmem.errors", *process}
     assert not loaded & {*SLOW_TO_LOAD, "rich.progress", "rich.live", "rich.status"}
-    assert "rich.console" in loaded  # planted: what is loaded is seen
+    assert "rich.console" in loaded  # the check can fail: loaded modules are seen
 
 
-# Runs commands one after the other; a file says how each ended and what was loaded by then.
+# Runs commands one after the other; writes each one's status and the modules loaded by then.
 ONE_BY_ONE = """
 import json, sys
 from hakmem.cli import main
@@ -89,7 +89,7 @@ def test_what_the_help_lists_is_what_each_command_says_of_itself() -> None:
 
 
 def test_what_a_command_says_of_itself_is_written_once() -> None:
-    """In its own module, and not in the table of all commands too."""
+    """A command's help stands in its own module only, not also in the table of commands."""
     folder = Path(commands.__file__).parent
     texts = [flat(file.read_text()).replace('" "', "") for file in folder.rglob("*.py")]
     for name in NAMES:
@@ -111,7 +111,7 @@ def test_the_version_is_the_trees_wherever_it_is_asked_for(stand: Stand) -> None
 
 
 def offered(stand: Stand, words: str) -> list[str]:
-    """What bash is offered for the last of the words."""
+    """The completions that bash gets for the last word."""
     count = len(words.split(" ")) - 1
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(count)}
     return ran(stand.call(_HAKMEM_COMPLETE="complete_bash", **asked)).stdout.split()
@@ -128,7 +128,7 @@ def test_the_shell_completes_commands_options_and_their_values(stand: Stand) -> 
 
 
 def test_in_the_docs_the_options_of_a_table_stand_before_its_names() -> None:
-    """Behind them they are refused."""
+    """`hakmem compare` refuses options that follow the names."""
     root = project.root()
     texts = [file.read_text() for file in (*root.glob("*.md"), *(root / "docs").rglob("*.md"))]
     rows = re.compile(r"hakmem compare (--(?:programs|suite|bench)\b.*?)(?:[`,;]|  +#|$)", re.M)
@@ -142,7 +142,7 @@ def test_in_the_docs_the_options_of_a_table_stand_before_its_names() -> None:
 
 
 def test_no_help_is_taken_for_markup() -> None:
-    """Words in brackets would be, and vanish."""
+    """Rich would take words in brackets for markup and drop them: no help has a bracket."""
     texts = [param.help or "" for name in NAMES for param in params(commands.load(name))]
     assert len(texts) > 100
     assert not [text for text in texts if "[" in text]

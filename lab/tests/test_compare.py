@@ -1,4 +1,4 @@
-"""`hakmem compare`: a user's program under stand-ins, with a figure that depends on the library."""
+"""`hakmem compare` on a user's program whose printed figure depends on the preloaded stand-in."""
 
 import subprocess
 import sys
@@ -66,7 +66,7 @@ def test_more_can_be_better_and_a_name_is_no_markup(compare: Compare) -> None:
 
 
 def noisy(folder: Path) -> str:
-    """A figure that is 70 in one block and 130 in the next."""
+    """Shell text for a figure that alternates between 70 and 130, block by block."""
     count = folder / "runs"
     count.write_text("0")
     return f"$(n=$(cat {count}); echo $((n + 1)) >{count}; echo $((70 + 60 * ((n + 1) / 2 % 2))))"
@@ -85,7 +85,7 @@ def test_no_difference_is_the_same_and_noise_is_undecided(compare: Compare, tmp_
 def test_what_hakmem_fails_at_last_has_no_verdict_at_all(
     compare: Compare, own: Stand, tmp_path: Path
 ) -> None:
-    """The system's is decided at the first look, and hakmem fails while the other one is open."""
+    """hakmem fails after one verdict was decided, while the other one is still open."""
     (tmp_path / "count").write_text("")
     late = (
         f"$(echo >>{tmp_path}/count; n=$(wc -l <{tmp_path}/count); "
@@ -124,7 +124,7 @@ def test_nothing_that_a_program_starts_outlives_its_sample(
 
 
 def test_a_figure_is_read_off_all_output_and_its_end_is_kept(compare: Compare, own: Stand) -> None:
-    """A long program says its figure first; what is kept is bounded, and no figure is lost."""
+    """The figure comes first in a long output: it is found, though only the end is kept."""
     said = "echo t=1; echo 'hakmem: a warning' >&2; head -c 100000 /dev/zero | tr '\\0' x; echo end"
     done = ran(compare("--max-blocks", 8, *FIGURE, "--", "sh", "-c", said))
     assert {row["figure"] for row in own.samples()} == {"1"}

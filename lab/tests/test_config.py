@@ -1,4 +1,4 @@
-"""`hakmem config` and docs/options.md: what the real library says, and a page that is not that."""
+"""`hakmem config` prints the real library's options; --check finds a page that differs."""
 
 import json
 import os
@@ -23,7 +23,7 @@ def built() -> Path:
 
 @pytest.fixture
 def clean() -> dict[str, str]:
-    """This process's environment without any option set."""
+    """This process's environment without any hakmem option."""
     return without_settings(os.environ)
 
 

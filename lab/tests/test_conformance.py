@@ -1,4 +1,4 @@
-"""`hakmem conformance`: what the end of a program means, bad allocators found out, the page."""
+"""`hakmem conformance`: how a test program's end is judged, bad allocators are found, the page."""
 
 import io
 import json
@@ -32,7 +32,7 @@ SERVED = 'echo "malloc is in $FILE"\n'
 
 
 def scripted(folder: Path, name: str, text: str) -> Case:
-    """A case whose program is a shell script; FILE is the C library, as a program finds it."""
+    """A case whose program is a shell script with FILE set to the C library's path."""
     program = script(folder / name, f"FILE={provenance.c_library()}\n{text}")
     return Case(name, f"{name} is promised.", program, program)
 
@@ -86,7 +86,7 @@ def test_nothing_is_concluded_on_another_allocator(tmp_path: Path, text: str, sa
 def call(
     own: Stand, folder: Path, scripts: Mapping[str, str], *arguments: object
 ) -> subprocess.CompletedProcess[str]:
-    """The command where the cases are these."""
+    """Runs the command with these scripts as its only cases."""
     made = [scripted(folder, name, SERVED + text) for name, text in scripts.items()]
     with mock.patch.object(cases, "all_cases", return_value=made):
         return own.call(*arguments)
@@ -94,7 +94,7 @@ def call(
 
 def test_the_table_has_marks_and_the_reasons_follow(own: Stand, tmp_path: Path) -> None:
     scripts = {"good": "exit 0", "bad": "echo '3 is not 4' >&2; exit 1", "far": "exit 77"}
-    # A rival's failure is none of ours.
+    # A broken promise of the system's allocator does not change the exit status.
     out = ran(call(own, tmp_path, scripts, *ON_SYSTEM, "--fast")).stdout
     rows = {words[1]: words[3] for line in out.splitlines() if len(words := line.split()) > 4}
     assert (rows["good"], rows["bad"], rows["far"]) == ("✓", "✗", "–")

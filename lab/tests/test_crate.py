@@ -1,4 +1,4 @@
-"""The Rust crates: they bind what the header has, and work as they are published."""
+"""The Rust crates: they bind all that the C header declares, and work as published."""
 
 import json
 import re
@@ -18,15 +18,15 @@ HEADER = re.sub(
     r"/\*.*?\*/", "", (project.root() / "include/hakmem/hakmem.h").read_text(), flags=re.DOTALL
 )
 BINDING = (RUST / "hakmem-sys" / "src" / "lib.rs").read_text()
-# What a field of the header's is in Rust.
+# The Rust type for the type of a field in the header.
 TYPES = {
     "uint32_t": "u32",
     "uint64_t": "u64",
     "hak_stats_band_t": "[hak_stats_band_t; HAK_STATS_BANDS]",
 }
-# Of the categories of crates.io, those that may be meant.
+# The categories of crates.io that fit these crates.
 CATEGORIES = {"memory-management", "external-ffi-bindings"}
-# What cargo says where it cannot fetch the one crate that these are built with.
+# Cargo's messages if it cannot download the one crate that the build needs.
 NO_NETWORK = ("failed to download", "Could not resolve host", "network failure", "[6] Could not")
 
 
@@ -48,7 +48,7 @@ def test_there_is_one_version() -> None:
 
 @pytest.mark.parametrize("name", ["hakmem", "hakmem-sys"])
 def test_a_crate_says_what_it_is_and_under_which_licence(name: str) -> None:
-    """As crates.io asks, which refuses more or longer keywords, and categories it has not."""
+    """crates.io refuses too many or too long keywords, and unknown categories."""
     package = manifest(RUST / name)["package"]
     shared = manifest(RUST)["workspace"]["package"]
     for field in ("license", "authors"):
@@ -116,7 +116,7 @@ def need_cargo() -> None:
 
 @pytest.fixture(scope="module")
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The workspace outside of the checkout, with the C sources in it as in a published crate."""
+    """A copy of the workspace outside the checkout, with the C sources as in a published crate."""
     need_cargo()
     folder = tmp_path_factory.mktemp("crates") / "rust"
     built = shutil.ignore_patterns("target", "vendor", "Cargo.lock")
@@ -126,7 +126,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def cargo(folder: Path, *words: str, **environment: str) -> str:
-    """What a call of cargo in the folder of a crate printed."""
+    """Runs cargo in a crate's folder; returns its output."""
     target = str(folder.parent / "target")
     return run(
         ["cargo", *words], folder, trouble=NO_NETWORK, CARGO_TARGET_DIR=target, **environment
@@ -137,7 +137,7 @@ def cargo(folder: Path, *words: str, **environment: str) -> str:
 def test_programs_run_on_the_crate(workspace: Path, features: tuple[str, ...]) -> None:
     said = cargo(workspace / "hakmem", "test", *features)
     results = re.findall(r"test result: ok\. (\d+) passed", said)
-    # Three files of tests and the README's program; the crates themselves have none inside.
+    # Three files of tests and the README's program; the crates have no tests inside.
     assert sorted(map(int, results))[-4:] == [1, 1, 5, 5]
     said = cargo(workspace / "hakmem", "run", "--quiet", "--example", "global", *features)
     assert f"hakmem {version()}: " in said
@@ -153,7 +153,7 @@ def test_naming_the_crate_is_enough_for_the_whole_process(workspace: Path, tmp_p
 
 
 def test_the_crates_can_be_published(workspace: Path) -> None:
-    # That the packed sources are all that it takes; how they are compiled is seen above.
+    # The packed sources are enough to build. -O0: optimized builds are tested above.
     cargo(workspace / "hakmem-sys", "publish", "--dry-run", "--allow-dirty", CFLAGS="-O0")
     listed = cargo(workspace / "hakmem-sys", "package", "--list", "--allow-dirty").splitlines()
     root = project.root()
@@ -167,8 +167,8 @@ def test_the_crates_can_be_published(workspace: Path) -> None:
         )
         file = crate.extractfile(packed)
         assert file.read() == (root / "LICENSE").read_bytes()
-    # A dry run of hakmem would look for hakmem-sys where crates are published, and it is not there
-    # before it has been; so what goes in is all that can be seen here.
+    # A dry run of publishing hakmem would need hakmem-sys on crates.io, where it may not be yet: so
+    # only the list of packed files is checked.
     listed = cargo(workspace / "hakmem", "package", "--list", "--allow-dirty").splitlines()
     wanted = {"src/lib.rs", "README.md", "LICENSE", "examples/global.rs", "tests/serving.rs"}
     assert wanted <= set(listed)

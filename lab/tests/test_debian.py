@@ -1,4 +1,4 @@
-"""The Debian packages as `make deb` makes them: what is in them; installed, used and removed."""
+"""The Debian packages of `make deb`: their contents; they are installed, used and removed."""
 
 import gzip
 import os
@@ -15,13 +15,13 @@ from users import build_consumer, link_by_pkg_config, run, run_consumer, version
 
 RUNTIME, SYMBOLS = "libhakmem0", "libhakmem0-dbgsym"
 DEVELOPMENT, COMMAND = "libhakmem-dev", "hakmem"
-# What lintian says against packages that were never sent to Debian.
+# lintian's complaints about packages that are not meant for Debian's archive.
 NOT_IN_DEBIAN = {"bogus-mail-host", "initial-upload-closes-no-bugs"}
 
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The packages by name, made from this checkout."""
+    """Builds the packages from this checkout; their files by package name."""
     need("cpack", "dpkg-shlibdeps", "ninja")
     folder = tmp_path_factory.mktemp("debian")
     build, made = folder / "build", folder / "packages"
@@ -50,7 +50,7 @@ def test_the_packages_are_what_they_say(packages: dict[str, Path], tmp_path: Pat
     assert field(packages[RUNTIME], "Depends").startswith("libc6 (>= ")
     for name in (SYMBOLS, DEVELOPMENT, COMMAND):
         assert f"{RUNTIME} (= {ours})" in field(packages[name], "Depends")
-    # No scripts: the loader's cache is a trigger's work.
+    # No maintainer scripts: a trigger updates the loader's cache.
     run(["dpkg-deb", "--control", packages[RUNTIME], tmp_path / "control"], tmp_path)
     assert {path.name: path.read_text() for path in (tmp_path / "control").glob("[!cm]*")} == {
         "shlibs": f"libhakmem 0 {RUNTIME} (>= {version()})\n",
@@ -65,11 +65,11 @@ def test_each_file_is_in_one_package(packages: dict[str, Path], tmp_path: Path) 
         run(["dpkg-deb", "--extract", package, root], tmp_path)
         found = {p.relative_to(root / "usr"): p for p in root.rglob("*") if not p.is_dir()}
         files[name] = {path: found[path] for path in found if "doc" not in path.parts}
-    # Beside a later version of the library there may be nothing that has no version.
+    # All paths are versioned, so that a later version of the library can be installed beside it.
     places = {path.name: path for path in files[RUNTIME]}
     checked = places.pop("libhakmem_check.so")
     assert places.keys() == {"libhakmem.so.0", f"libhakmem.so.{version()}"}
-    # A folder of its own for each machine: lib/x86_64-linux-gnu.
+    # All in the folder for the machine, as lib/x86_64-linux-gnu.
     assert {path.parent for path in places.values()} == {checked.parent.parent}
     assert checked.parent.name == "hakmem0"
     link = files[RUNTIME][places["libhakmem.so.0"]]
@@ -119,11 +119,11 @@ def test_all_commands_run_on_the_least_of_what_is_asked_for(
 
 
 def dpkg(root: Path, *words: str | Path) -> None:
-    """dpkg for the system below `root`, which has no other package, not even the C library."""
+    """Runs dpkg on the system below `root`, which has no other package, not even the C library."""
     as_root = [] if os.geteuid() == 0 else ["fakeroot"]
     need(*as_root)
     places = [f"--root={root}", f"--log={root / 'log'}"]
-    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # dpkg wants to see ldconfig
+    path = f"{os.environ['PATH']}:/usr/sbin:/sbin"  # dpkg refuses to run without ldconfig
     run([*as_root, "dpkg", "--force-depends,not-root", *places, *words], root, PATH=path)
 
 
@@ -145,7 +145,7 @@ def test_installed_it_serves_and_removed_it_is_gone(
     needs = run(["readelf", "-dW", program], tmp_path).stdout
     assert "Shared library: [libhakmem.so.0]" in needs
 
-    # Neither the checkout nor its library: what was installed.
+    # The installed command with the installed library, not the checkout's.
     python = root / "usr" / "lib" / "python3" / "dist-packages"
     command = [sys.executable, root / "usr" / "bin" / "hakmem"]
     said = run([*command, "run", "--", "true"], tmp_path, PYTHONPATH=str(python))

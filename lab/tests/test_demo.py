@@ -1,4 +1,4 @@
-"""`hakmem demo` over stand-ins for the benchmarks: its plan, its page, and how it ends."""
+"""`hakmem demo` on stand-ins for the benchmarks: its plan, its page, its end."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""What goes wrong is one clear message and a status that is not 0, and leaves nothing half-written.
+"""An error gives one clear message and a status other than 0, and leaves no half-written file.
 
-Each through the real command line, in a process of its own: the messages of the whole are the
-subject here, the reasons for them belong to the tests of the parts.
+These tests go through the whole command line and look at its messages; the causes are tested with
+the parts that they come from.
 """
 
 import os
@@ -23,7 +23,7 @@ COST = (*SHORT, "--metric", "regex:cost=([0-9.]+)", "--", "sh", "-c", "echo cost
 
 
 def whole(folder: Path) -> None:
-    """The ledger in the folder is as it was written, and no file beside it was left unfinished."""
+    """The ledger verifies, and no temporary file is left in its folder."""
     problems = verify(Ledger(folder)).problems
     assert not problems, problems
     assert not [path for path in folder.rglob("*") if path.name.startswith(".")]
@@ -116,7 +116,7 @@ def one_edited_byte(file: Path) -> None:
     "arguments",
     [
         *(("soak",), ("soak", "--", "true"), ("report",), ("matrix", "lean"), ("demo",)),
-        ("report", "no-record"),  # the place is looked at before what takes long to read
+        ("report", "no-record"),  # the path is checked before the slow work
         ("compare", "--page", "--bench", "burst"),
     ],
 )
@@ -204,9 +204,9 @@ def test_nothing_is_added_to_a_ledger_that_cannot_be_trusted(
 
 
 def test_a_ledger_without_permission_is_named(own: Stand) -> None:
-    if os.geteuid() == 0:  # who may read everything, so that it has to become somebody else
+    if os.geteuid() == 0:  # root may read everything: become another user
         need("setpriv")
-    # Not in pytest's own folder, which is closed to others.
+    # Not in pytest's own folder, which other users cannot enter.
     with tempfile.TemporaryDirectory(prefix="hakmem-test-") as folder:
         Path(folder).chmod(0o755)
         ledger = Ledger(Path(folder))
@@ -236,7 +236,7 @@ def test_nothing_is_measured_for_a_ledger_that_cannot_be_written(
 ) -> None:
     (tmp_path / "file").touch()
     mark = tmp_path / "ran"
-    # These have work of their own; the others run what they are given.
+    # These commands have their own work; the others run the program that they are given.
     alone = "--bench" in call or call[0] in ("matrix", "conformance", "replay")
     words = call if alone else (*call, "--", "touch", mark)
     done = own.call(*words, LAB_LEDGER=str(tmp_path / "file" / "led"))
@@ -267,7 +267,7 @@ def test_results_are_listed_one_line_each(own: Stand, columns: int) -> None:
 
 
 def test_a_ledger_that_may_not_grow_keeps_what_it_had(own: Stand) -> None:
-    """From the raw output, which is stored first, to the last of the records."""
+    """A full disk at some write, of raw output or of a record: the ledger is as before."""
     need("prlimit")
     ledger = own.ledger
     first = ledger.append("soak", {"fill": "x" * 5000})
@@ -293,7 +293,7 @@ def test_an_output_that_cannot_be_written_is_an_error(
     own: Stand, arguments: tuple[str, ...]
 ) -> None:
     within = ("sh", "-c", 'exec "$@" >/dev/full', "sh")
-    # What is short stays in the buffer to the end.
+    # Short output stays in Python's buffer until the end, so the write fails only then.
     done = own.run(*arguments, within=within, PYTHONUNBUFFERED="")
     refused(done, "No space left on device: free some space and repeat", status=1)
 
@@ -312,7 +312,7 @@ def test_a_reader_that_leaves_early_is_no_error_message(own: Stand) -> None:
 
 @pytest.fixture
 def hanging(own: Stand, tmp_path: Path) -> Iterator[Stand]:
-    """A build whose programs say their process number in tmp_path/mark and then hang."""
+    """A build whose programs append their process number to tmp_path/mark and hang."""
     hanging = own.elsewhere(tmp_path / "build", benches=True)
     names = [p for p in (hanging.folder / "bench").iterdir() if p.suffix != ".so"]
     for path in (*names, tmp_path / "tools" / "hang"):
@@ -341,7 +341,7 @@ LONG = {
 }
 
 
-# What takes these long is a program that they run, which hangs.
+# These commands run another program, which hangs instead.
 OF_OTHERS = {"demo": "gcc", "audit": "git"}
 
 

@@ -1,4 +1,4 @@
-"""`hakmem ab --metric instructions`: exact counts where no counter works."""
+"""`hakmem ab --metric instructions`: exact counts on a machine without hardware counters."""
 
 from pathlib import Path
 

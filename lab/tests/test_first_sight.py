@@ -1,4 +1,4 @@
-"""What a user with a problem sees first: forms for issues, SECURITY.md, what versions promise."""
+"""What a user with a problem reads first: the issue forms, SECURITY.md, docs/versioning.md."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ COMMANDS = {name for panel in commands.PANELS.values() for name in panel}
 
 
 def problems_of(form: dict[str, Any]) -> list[str]:
-    """What the place that shows the form would refuse, or a reader could not follow."""
+    """What GitHub would refuse in the form, and the options or commands in it that do not exist."""
     found = [f"no {key}" for key in ("name", "description", "body") if not form.get(key)]
     fields = [part for part in form.get("body", []) if part["type"] != "markdown"]
     names = [field.get("id") for field in fields]

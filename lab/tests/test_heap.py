@@ -1,4 +1,4 @@
-"""`hakmem heap`: a page of a program's profiles or of given ones, what changed, what fails."""
+"""`hakmem heap`: the page of given profiles or of a program's own, differences, bad input."""
 
 import json
 import re
@@ -31,7 +31,7 @@ LAST = replace(
     comments=["hakmem 0.0-made", "pid 4711", "reason exit", f"live_bytes {5 * MIB}"],
 )
 OTHER = replace(FIRST, comments=["pid 99", "reason exit"], rows=[(["f"], [1, MIB, 1, MIB])])
-# Stands in for a program that the allocator profiles: leaves a profile as the allocator would.
+# Shell text that writes a profile where the allocator of a profiled program would.
 LEAVES = 'cp "$MADE" "$(echo "$HAKMEM_PROF_PATH" | sed s/%p/$$/).0001.exit.pb.gz"'
 
 
@@ -48,7 +48,7 @@ Shown = Callable[..., tuple[Path, str]]
 
 @pytest.fixture
 def shown(stand: Stand, tmp_path: Path) -> Shown:
-    """Of words: the page that is made of them, and what is said in the terminal."""
+    """Runs `hakmem heap` with arguments; returns the page and what the terminal shows."""
 
     def of(*words: object) -> tuple[Path, str]:
         page = tmp_path / "heap.html"
@@ -65,7 +65,7 @@ def data(page: Path) -> dict[str, object]:
 
 
 def weights(page: Path, view: str) -> dict[str, int]:
-    """By function, what the script's graph has of it; each is called from one place here."""
+    """The bytes of each function in the page's flame graph; each has only one caller here."""
     whole = data(page)
     found: dict[str, int] = {}
 
@@ -104,7 +104,7 @@ def test_a_function_that_only_passes_requests_on_can_be_named(
 
 
 def test_over_time_the_areas_are_what_was_in_use(shown: Shown, files: list[Path]) -> None:
-    """At the last profile: parse at the bottom, 4 MiB high, load 1 MiB on it."""
+    """The stacked areas: at the last profile parse is 4 MiB high, and load 1 MiB above it."""
     page, _ = shown("show", *reversed(files))
     section = page.read_text().partition('id="growth"')[2]
     areas = re.findall(r'points="([^"]*)" class="area c[12]"', section.partition("narrow")[0])
@@ -244,7 +244,7 @@ def test_a_program_is_run_and_its_profiles_are_shown_and_kept(
     assert (kept.name, names.name) == (f"sh.{pid}.0001.exit.pb.gz", f"perf-{pid}.map")
     assert kept.read_bytes() == files[1].read_bytes()
     assert "sh -c &#39;cp" in page.read_text()
-    assert "caf\\udce9" in page.read_text()  # in another encoding: by its number
+    assert "caf\\udce9" in page.read_text()  # a byte that is no UTF-8 is escaped
 
 
 @pytest.mark.parametrize(

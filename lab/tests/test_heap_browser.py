@@ -1,4 +1,4 @@
-"""The page of a heap in a real browser: zoomed, searched, without scripts, in all its colours."""
+"""The page of a heap in a real browser: zoom, search, without scripts, light and dark."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +17,7 @@ ROWS = [
     (["malloc", "parse", "main"], [5, 200 * KIB, 5, 900 * KIB]),
     (["malloc", PLANTED, "parse", "main"], [1, 100 * KIB, 1, 100 * KIB]),
 ]
-# In use: the heap, main, load, malloc, parse, malloc, the planted name, malloc.
+# Boxes of the view: the heap, main, load, malloc, parse, malloc, the planted name, malloc.
 BOXES = 8
 
 
@@ -40,7 +40,7 @@ def test_each_function_is_drawn_and_planted_text_does_not_run(browser: Browser, 
 
 @pytest.fixture
 def asked(browser: Browser, page: Path) -> Callable[[str], str]:
-    """What a script says of the page: `page` is its document, `graph` the flame graph shown."""
+    """Runs a script with `page`, the document, and `graph`, the graph shown; what it says."""
     begin = "const page = this.contentDocument, say = (text) => document.body.append(text),"
     graph = "graph = [...page.querySelectorAll('.sheet')].find((e) => e.clientWidth);"
     boxes = "const box = (name) => [...graph.children].find((e) => e.textContent === name);"
@@ -55,7 +55,7 @@ def test_a_click_zooms_and_escape_goes_back(asked: Callable[[str], str]) -> None
         "say(`back ${graph.children.length} ${box('parse').clientWidth}`);"
         "say(` of ${graph.clientWidth}.`);"
     )
-    # Above parse the heap and main; below it two more, and one below the planted name.
+    # The heap, main and parse; two below parse, and one below the planted name.
     assert "zoomed 6 undefined " in said
     whole = int(said.rpartition(" of ")[2].partition(".")[0])
     zoomed = int(said.partition("undefined ")[2].partition(";")[0])
@@ -90,7 +90,7 @@ def test_another_view_is_drawn_when_it_is_chosen(asked: Callable[[str], str]) ->
         "page.getElementById('v-alloc').click();"
         "say(`${page.querySelectorAll('#alloc .box').length} ${graph.clientWidth}.`);"
     )
-    assert said.startswith("6 0.")  # at the end the planted name is gone
+    assert said.startswith("6 0.")  # the planted name is not in this view
 
 
 def test_without_scripts_there_are_drawings_tables_and_buttons(

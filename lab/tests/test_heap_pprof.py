@@ -1,4 +1,4 @@
-"""Profiles as they are read: the numbers of the format, and what is no profile."""
+"""Reading profiles: the format's numbers, and files that are no profile."""
 
 import gzip
 from dataclasses import replace
@@ -109,7 +109,7 @@ def test_what_is_no_profile_is_one_line(tmp_path: Path, content: bytes, why: str
 
 
 def test_every_cut_of_a_profile_is_refused_or_read(tmp_path: Path) -> None:
-    """None ends in another error than the one that the user is told."""
+    """A truncated profile is read, or refused by LabError: no other exception escapes."""
     whole = MADE.encode()
     refused = 0
     for length in range(len(whole)):

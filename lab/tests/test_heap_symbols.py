@@ -1,4 +1,4 @@
-"""What addresses are called: a compiled program with debug information, with symbols, with none."""
+"""Names for addresses: of a program with debug information, with symbols only, with neither."""
 
 import re
 from functools import cache
@@ -26,7 +26,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def calls_of_malloc(program: Path) -> dict[str, int]:
-    """By the function that it is compiled into: the address of its call, as the linker gave it."""
+    """The link-time address of the call of malloc in each function of the program."""
     found, function = {}, ""
     for line in tool("objdump", "-d", "--no-show-raw-insn", program).splitlines():
         if match := re.match(r"[0-9a-f]+ <(\w+)>:", line):
@@ -38,7 +38,7 @@ def calls_of_malloc(program: Path) -> dict[str, int]:
 
 @cache
 def text_segment(program: Path) -> tuple[int, int]:
-    """Offset and address of what is executable: as the kernel would map it."""
+    """File offset and link-time address of the executable segment."""
     listed = tool("readelf", "-Wl", program)
     found = re.search(r"LOAD\s+0x(\w+) 0x(\w+) 0x\w+ 0x\w+ 0x\w+ R E", listed)
     return int(found[1], 16), int(found[2], 16)
@@ -50,8 +50,8 @@ def build_id(program: Path) -> str:
 
 
 def named(file: Path, addresses: list[int], id: str = "") -> symbols.Names:
-    """What the addresses, which the linker gave, are called in a process with the file mapped: by
-    address."""
+    """The names of link-time addresses, by address, in a profile of a process that maps the file at
+    BASE."""
     offset, address = text_segment(file) if file.is_file() else (0x1000, 0x1000)
     placed = [one - address + BASE for one in addresses]
     module = world.Mapped(BASE, BASE + 0x10000, offset, str(file), id)
@@ -119,7 +119,7 @@ def test_another_build_names_nothing(program: Path) -> None:
 
 
 def test_each_build_of_a_file_is_named_by_itself(program: Path) -> None:
-    """As where a plugin is replaced and opened again: the one that is there now has names."""
+    """A plugin was replaced and opened again: only the build that is on disk now has names."""
     offset, address = text_segment(program)
     place = calls_of_malloc(program)["keep_static"] - address + BASE
     modules = [
@@ -168,7 +168,7 @@ def test_generated_code_is_called_what_its_runtime_says(tmp_path: Path) -> None:
     ("name", "expected"),
     [
         ("f", ("f", "made.c", 7)),
-        # pprof writes some where its own symbolizer gave a line only.
+        # pprof writes an empty name if its symbolizer found a line only.
         ("", ("[0x0]", "", 0)),
     ],
 )

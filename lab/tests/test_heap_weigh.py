@@ -1,4 +1,4 @@
-"""What samples weigh: by function, by how much they may be off, and what changed."""
+"""The weights of samples: by function, their margins of error, and their changes."""
 
 import math
 import random
@@ -19,7 +19,7 @@ def stack(*names: str) -> weigh.Stack:
 
 
 def heap(**stacks: int) -> Weighed:
-    """Stacks by their names, joined by `_`."""
+    """A heap from stacks and their bytes; a stack is its functions' names joined by `_`."""
     return Weighed([(stack(*names.split("_")), Weight(n, 1)) for names, n in stacks.items()])
 
 
@@ -89,7 +89,7 @@ def test_what_is_always_sampled_is_exact() -> None:
 
 
 def test_the_margin_holds_what_sampling_really_does() -> None:
-    """Objects sampled by chance, again and again: the estimates spread as the formula says."""
+    """Simulated sampling: the estimates spread as the formula says, and 95 % lie in the margin."""
     size, count, interval = 100, 2000, 4096
     chance = 1 - math.exp(-size / interval)
     stream = random.Random(7)
@@ -122,7 +122,7 @@ def test_what_grew_and_what_shrank_are_apart() -> None:
 
 
 def some(name: str, bytes: int, interval: int) -> Weighed:
-    """So much, in blocks of ten bytes."""
+    """`bytes` bytes in use below `name`, in blocks of ten bytes."""
     return Weighed([(stack("main", name), weigh.weight(bytes, bytes // 10, interval))])
 
 
@@ -141,7 +141,8 @@ def test_changes_by_function_the_largest_first_and_what_chance_can_make() -> Non
 
 
 def test_what_stayed_in_use_makes_no_change_less_clear() -> None:
-    """Of a megabyte in use 20 000 bytes are new; of another process all of it could be chance."""
+    """20 000 bytes of a megabyte are new: clear in one process, where the rest has the same
+    samples in both profiles, but within chance between two processes."""
     before, after, new = (some("a", n, 512) for n in (1_000_000, 1_020_000, 20_000))
     (apart,) = weigh.change(before, after).values()
     (same,) = weigh.change(before, after, new, 512).values()

@@ -1,4 +1,4 @@
-"""`hakmem hotpath`: differences of two amounts, callgrind for real, sections, code, the record."""
+"""`hakmem hotpath`: differences of two amounts of work, real callgrind, sections, the record."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from standing import Stand, compile_c, compile_static, need, ran, refused, scrip
 
 @pytest.fixture(scope="session")
 def planted(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
-    """A build whose benchmarks are programs/operations.c."""
+    """A build whose benchmarks are programs/operations.c, on a PATH whose perf cannot count."""
     planted = stand.elsewhere(tmp_path_factory.mktemp("planted"))
     folder, program = planted.folder, planted.folder / "bench" / "bench_random_mixed"
     compile_c("operations.c", program)
@@ -27,7 +27,7 @@ def planted(stand: Stand, tmp_path_factory: pytest.TempPathFactory) -> Stand:
 
 
 def without_perf(folder: Path) -> Path:
-    """A folder for PATH whose perf counts nothing, as on most virtual machines."""
+    """A folder for PATH with a perf that cannot count, as on most virtual machines."""
     said = "echo '<not supported>,,{}:u,0,100.00,,' >&2"
     lines = (said.format(name) for name in ("cycles", "instructions"))
     return script(folder / "perf", "\n".join(lines)).parent
@@ -50,13 +50,13 @@ def test_warm_up_drops_out_and_the_figure_is_that_of_the_operations(planted: Sta
 
     program = planted.folder / "bench" / "bench_random_mixed"
     plain = instructions("--amounts", "2000,6000", "--", program, "{n}", "plain")
-    # One operation is a call of malloc and one of free in the stand-in, which calls the C library.
+    # One operation is a malloc and a free of the stand-in, which calls the C library's.
     assert 30 < plain < 400
     mixed = instructions("--amounts", "2000,6000", "--bench", "random_mixed 16-1024")
     assert mixed == pytest.approx(plain, rel=0.01)
-    # A child that it forks has a profile of its own.
+    # A forked child has a profile of its own, which must not count.
     forks = instructions("--amounts", "2000,6000", "--", program, "{n}", "forks")
-    # The same program where nothing evens the untimed pass out: a tenth too much.
+    # Without --warmup the untimed pass grows with the amount: the figure is a tenth too large.
     uneven = instructions("--amounts", "2000,6000", "--", program, "{n}")
     assert uneven == pytest.approx(1.1 * plain, rel=0.01)
     assert forks == pytest.approx(uneven, rel=0.01)
@@ -82,7 +82,7 @@ def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_
     assert (metric["method"], metric["kind"], metric["runs"]) == ("callgrind", "range", 2)
     assert metric["low"] <= metric["value"] <= metric["high"]
     of_system = body["metrics"]["random_mixed 129-1024 instructions per operation of system"]
-    # The stand-in calls the C library's allocator: it cannot need less than that alone.
+    # The stand-in calls the C library's allocator, so it needs more than that alone.
     assert 0 < of_system["value"] < metric["value"]
     faults = body["metrics"]["random_mixed 129-1024 page faults per operation"]
     assert faults["method"] == "rusage"
@@ -107,7 +107,7 @@ def test_the_record_states_method_repetitions_and_functions(planted: Stand, tmp_
 
 
 def test_a_library_that_does_not_serve_is_refused(planted: Stand, tmp_path: Path) -> None:
-    """The silent stand-in says that it is hakmem when asked, and leaves no proof in a process."""
+    """The silent stand-in claims to be hakmem, but leaves no proof in the process."""
     need("valgrind")
     done = planted.call(
         "hotpath", "--lib", planted.silent, "--bench", "burst", "--amounts", "50,100",
@@ -148,7 +148,7 @@ def test_code_in_sections_beside_text_is_the_librarys_too(planted: Stand, tmp_pa
 
 
 def test_the_tools_own_proof_is_not_the_programs(planted: Stand, tmp_path: Path) -> None:
-    """valgrind's launcher has the library preloaded too; a static program has not."""
+    """valgrind's launcher loads the library and leaves proof; the static program does not."""
     need("valgrind")
     source = tmp_path / "program.c"
     source.write_text("int main(void) { return 0; }\n")
@@ -175,14 +175,14 @@ def test_a_program_of_ones_own_that_fails_is_named_and_not_recorded(
 
 
 def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) -> None:
-    # No tool is needed for these.
+    # Sections need no tool.
     no_tools = {"PATH": str(tmp_path)}
     arguments = ("hotpath", "--json", "--no-record", "--repeat", 1, "--bench", "batch_fifo",
                  "--amounts", "800,8800")  # fmt: skip
     done = ran(planted.call(*arguments, "--lib", "HAKMEM_PLANTED=1 name=hakmem", **no_tools))
     document = json.loads(done.stdout)
     (section,) = document["sections"]["batch_fifo"]["A"]
-    # The program plants 7 + n/8 entries, n/80 of them timed, and 40 cycles for each of these.
+    # The program reports 7 + n/8 entries, n/80 of them timed, with 40 cycles each.
     assert section == {
         "name": "refill", "entries_per_op": 0.125, "timed": 110, "cycles_per_entry": 40.0,
         "longest": 900, "cycles_per_op": 5.0,
@@ -194,7 +194,7 @@ def test_sections_of_a_process_that_states_them(planted: Stand, tmp_path: Path) 
     assert "no HAKMEM_SECTIONS_SAMPLE" in note
 
 
-# ---- what is asked wrongly ----
+# ---- wrong command lines ----
 
 
 def test_a_method_that_cannot_be_used_here_is_refused_where_it_is_named(planted: Stand) -> None:
@@ -245,7 +245,7 @@ def test_both_processes_have_the_same_untimed_pass(planted: Stand, monkeypatch: 
             passes.add(int(n) // 10 + int(warmup.removeprefix("--warmup=")))
         assert passes == {amounts.large // 10}
     assert found.amounts(True).large < found.amounts(False).large
-    # Only random_mixed knows the argument.
+    # Only random_mixed has the argument --warmup.
     assert not any("warmup" in a for a in work.benchmark("burst").argv(1, Amounts(1, 2)))
 
 
@@ -351,7 +351,7 @@ def test_cycles_per_entry_and_per_operation() -> None:
 
 
 def test_an_interrupted_entry_at_the_start_makes_no_cheap_operations() -> None:
-    """It did, while cycles were subtracted: means of -33 000 cycles were seen."""
+    """One long entry at the start, as if interrupted, must not make the mean negative."""
     small = hotpath_sections.parse(sections(cycles=1_000_000, max=990_000), 16)
     large = hotpath_sections.parse(sections(count=3000, sampled=160, cycles=32000), 16)
     (found,) = hotpath_sections.between(small, large, 8000)

@@ -1,4 +1,4 @@
-"""What malloc and free are made of: their instructions, loads, stores, and the hit path."""
+"""The code of malloc and free: instructions, loads and stores, and those of the hit path."""
 
 import os
 from pathlib import Path

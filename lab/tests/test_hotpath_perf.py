@@ -1,4 +1,4 @@
-"""perf under suspicion: what it says it counted and recorded, and a perf that misleads."""
+"""perf's output is checked, not trusted: what it counted and recorded, and planted bad perfs."""
 
 import json
 import re
@@ -42,7 +42,7 @@ def test_another_event_than_the_one_asked_for_is_no_figure() -> None:
     found = parse_stat(fallen, NEEDED)
     assert found.counted == {}
     assert set(found.absent) == set(NEEDED)
-    # Without :u it is the kernel's work too.
+    # Without :u the count includes the kernel.
     assert parse_stat(STAT.replace("cycles:u", "cycles"), NEEDED).absent.keys() == {"cycles:u"}
 
 
@@ -100,7 +100,7 @@ EVLIST = "cycles:u: type: 0, size: 128, { sample_period, sample_freq }: 100003, 
             EVLIST.replace("cycles:u", "cpu_core/cycles/u").replace("type: 0", "type: 4"),
             nullcontext(),
         ),
-        # As perf 6.1 answered where cycles:u was asked for and refused.
+        # perf 6.1's answer on a machine that refuses cycles:u.
         (
             "cpu-clock:uH: type: 1, size: 128, { sample_period, sample_freq }: 4000, inherit: 1\n",
             REFUSED,
@@ -154,8 +154,8 @@ def test_samples_of_another_event_are_refused(text: str, said: str) -> None:
 
 # ---- a whole run under a planted perf ----
 
-# Counts 1000 + 50 for each operation of instructions, half of it of cycles, and so on; samples
-# malloc once for each operation, and start-up ten times.
+# A planted perf. It counts 1000 of each event, plus its rate for each operation; it samples malloc
+# once for each operation, and start-up ten times.
 PERF = """#!{python}
 import os, subprocess, sys
 from pathlib import Path
@@ -231,7 +231,7 @@ def test_figures_are_the_difference_and_say_perf(under_perf: Stand, tmp_path: Pa
     assert value("instructions per cycle") == 2
     assert record.body["method"] == "perf"
     assert record.body["not_counted"] == {}
-    # Each operation is one sample of malloc; start-up's samples are equal and drop out.
+    # One sample of malloc for each operation; start-up has equally many in both runs: they cancel.
     assert record.body["functions"] == {
         "random_mixed 16-1024": {
             "A": [{"object": "/p/libhakmem.so", "function": "malloc", "own": float(PERIOD),
@@ -263,7 +263,7 @@ def test_an_event_counted_for_a_part_of_the_time_is_left_out(under_perf: Stand) 
 
 def test_a_perf_without_permission_says_what_to_do(under_perf: Stand) -> None:
     done = under_perf.call(*RUN, "--no-record", HAKMEM_PLANTED_PERF="refuses")
-    ran(done)  # neither counters nor, on this PATH, callgrind: page faults are left
+    ran(done)  # no counters, and no callgrind on this PATH: only page faults are left
     (line,) = [line for line in done.stdout.splitlines() if "paranoid" in line]
     assert "sysctl kernel.perf_event_paranoid=2" in line
     assert "page faults" in done.stdout

@@ -1,4 +1,4 @@
-"""What threads do to each other: the emulator's counts of programs whose counts are known."""
+"""Locked instructions and cache-line transfers: the emulator's counts where they are known."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def counts(known: Path, *arguments: str, library: str = "libknown.so") -> dict[str, float]:
-    """Of the program `turns`, as the emulator counts it in that library."""
+    """Runs the program `turns` in the emulator; the counts of `library`'s code."""
     out = known / "counts.json"
     out.unlink(missing_ok=True)
     emulator = sharing.emulated(library, out)

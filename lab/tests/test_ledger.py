@@ -1,4 +1,4 @@
-"""The ledger loses nothing and changes nothing: not with two writers, a kill, or a full disk."""
+"""The ledger loses and changes no record: not with two writers, after a kill, on a full disk."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(tmp_path / "led")  # as `own` has it
+    return Ledger(tmp_path / "led")  # the same ledger as that of `own`
 
 
 def file_of(ledger: Ledger) -> Path:
@@ -95,7 +95,7 @@ def test_a_killed_writer_loses_nothing_it_said_it_had_written(ledger: Ledger) ->
         said.append(process.stdout.readline().strip())
         time.sleep(0.003 * turn)
         process.send_signal(signal.SIGKILL)
-        # A torn last word was printed by a record that is there, but cannot be looked up.
+        # The kill may cut the last printed id short: its record exists, but the id is useless.
         rest = process.communicate(timeout=PATIENCE_S)[0]
         said += [line.strip() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
     last = ledger.append("sample", {"after": "the kills"})

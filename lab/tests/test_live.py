@@ -1,4 +1,4 @@
-"""`hakmem top` and `hakmem export`: who is found and believed, what is shown of them and served."""
+"""`hakmem top` and `hakmem export`: which processes are found and believed, what is shown."""
 
 import itertools
 import json
@@ -53,12 +53,12 @@ def printed(shown: object, width: int = 120) -> str:
     return capture.get()
 
 
-# ---- who is found ----
+# ---- which processes are found ----
 
 
 @contextmanager
 def answering(answer: Callable[[str], bytes]) -> Iterator[str]:
-    """This process, as if it were one on hakmem."""
+    """Makes this process answer on a socket as a process on hakmem does."""
     name = f"hakmem/{os.getpid()}/{threading.get_ident()}"
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("\0" + name)
@@ -83,7 +83,7 @@ def answering(answer: Callable[[str], bytes]) -> Iterator[str]:
 
 @contextmanager
 def waiting(code: str, **more: str) -> "Iterator[subprocess.Popen[bytes]]":
-    """A Python that has run the code, which prints a line last, and stays while it is looked at."""
+    """A Python that runs `code`, which must print a line at its end, and then stays alive."""
     argv = [sys.executable, "-c", f"{code}; sys.stdin.read()"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(argv, env={**os.environ, **more}, **pipes) as child:
@@ -123,7 +123,7 @@ def test_an_answer_is_whose_the_system_says_and_not_whose_it_says() -> None:
     assert (found.pid, found.heap) == (os.getpid(), HEAP)
     assert found.command == Path("/proc/self/comm").read_text().strip()
     assert found.page_faults > 0
-    assert processes.ask(name, "json") is None  # it has gone
+    assert processes.ask(name, "json") is None  # nothing listens any more
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_a_line_has_its_figures_in_mebibytes_and_a_name_is_no_markup() -> None:
 
 
 def test_a_narrow_terminal_has_fewer_columns_and_whole_figures() -> None:
-    """Down to where the last four columns just have room."""
+    """Down to a width of 46, where the last four columns just fit."""
     heap = dict.fromkeys(("allocated", "resident", "dirty", "mapped"), 1234567 << 20)
     rows = view.rows([process(1234567, 7654321, "fifteen.letters", **heap)], None, None)
     figures = {"1234567", "7654321", "fifteen.letters", words.number(1234567), "7.00", "400", "2"}
@@ -229,7 +229,7 @@ def test_one_process_is_shown_by_band() -> None:
 
 
 def looked(monkeypatch: pytest.MonkeyPatch, *faults: int | None) -> list[str]:
-    """What looks show, five seconds apart, of a process with so many; None: there is no answer."""
+    """What looks show, five seconds apart, at a process with `faults`; None: no answer."""
     looks = iter([[] if n is None else [process(faults=n)] for n in faults])
     times = itertools.count(100.0, 5.0)
     monkeypatch.setattr(processes, "running", lambda: processes.Found(next(looks), 0))
@@ -416,7 +416,7 @@ def test_the_older_format_calls_each_family_as_its_samples() -> None:
 
 
 def names_of_the_tables() -> set[str]:
-    """What the emitter calls each figure of src/stats/fields.def and of what that includes."""
+    """The emitter's names for all figures of src/stats/fields.def and base/counters.def."""
     rows = "HK_(BAND|GAUGE|TOTAL|COUNTER|HEAP_COUNTER)"
     text = "".join(
         (ROOT / "src" / path).read_text() for path in ("stats/fields.def", "base/counters.def")

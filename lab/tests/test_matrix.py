@@ -1,4 +1,4 @@
-"""`hakmem matrix` from the outside: modes of a stand-in program that do everything wrong."""
+"""`hakmem matrix` as a user runs it, on a stand-in program with a mode for each violation."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture
 def run(own: Stand, tmp_path: Path) -> Run:
-    """Of a matrix with more words, with its results in tmp_path/run: how it ended, as it should."""
+    """Runs a matrix with its results in tmp_path/run; fails unless it ends with `status`."""
 
     def matrix(file: Path, *more: object, status: int = 0) -> subprocess.CompletedProcess[str]:
         return ran(own.call("matrix", file, "--out", tmp_path / "run", *more), status)
@@ -183,7 +183,7 @@ def test_a_plan_runs_nothing(run: Run, tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-# ---- going on ----
+# ---- resuming ----
 
 
 def test_a_killed_run_goes_on_where_it_stopped(own: Stand, run: Run, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_a_folder_of_something_else_is_left_alone(run: Run, tmp_path: Path) -> N
     assert thesis.exists()
 
 
-# ---- what is no evidence ----
+# ---- runs that prove nothing ----
 
 
 def test_a_baseline_that_crashes_ends_the_matrix_which_is_on_record(

@@ -1,4 +1,4 @@
-"""The rules of a matrix, one planted violation each, and the error rates of its throughput gate."""
+"""A matrix's rules, each with a planted violation, and the error rates of its throughput gate."""
 
 import math
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from standing import MATRIX
 def soak(
     rss: float = 20000, leak: float = 0, shaky: float = 0.01, fade: float = 0, calls: int | None = 9
 ) -> Analysis:
-    """A soak of 80 epochs at 1 M ops/s and 10 000 KiB live, with what is planted."""
+    """A soak of 80 epochs at 1 M ops/s with 10 000 KiB live, and the planted deviations."""
     rng = np.random.default_rng(1)
     t = np.arange(1.0, 81)
     rates = 1e6 * (1 - fade * t / 80 + shaky * rng.standard_normal(80))
@@ -68,7 +68,7 @@ def well(**planted: float | None) -> Evidence:
         (Rules(rss="baseline"), well(rss=21100), "RSS", "broken"),
         (Rules(rss=RssBound(1.5, 5)), well(), "RSS", "kept"),
         (Rules(rss=RssBound(1.5, 4)), well(), "RSS", "broken"),
-        # 20000 KiB are 20.48 MB and 19.53 MiB; a plateau at the limit is not below it.
+        # 20000 KiB are 20.48 MB or 19.53 MiB; a plateau equal to the limit breaks the rule.
         (Rules(rss_below="20.5 MB"), well(), "RSS below", "kept"),
         (Rules(rss_below="20.4 MB"), well(), "RSS below", "broken"),
         (Rules(rss_below="19.6MiB"), well(), "RSS below", "kept"),
@@ -123,7 +123,7 @@ def test_rates_of_shortened_epochs_can_keep_a_rule_but_not_break_it(
         (gains(-8.5), "kept"),
         (gains(-12), "broken"),
         (gains(-10, noise=0.05), "open"),
-        (gains(-50, rounds=5), "open"),  # too few for any claim
+        (gains(-50, rounds=5), "open"),  # too few rounds for any claim
     ],
 )
 def test_throughput_is_dropped_only_when_it_is_clear(values: Sequence[float], state: str) -> None:
@@ -131,7 +131,7 @@ def test_throughput_is_dropped_only_when_it_is_clear(values: Sequence[float], st
 
 
 def holm(p: dict[str, float]) -> set[str]:
-    """As it stands in the books, at 5 %."""
+    """Holm's step-down procedure at 5 %, as textbooks have it."""
     rejected: set[str] = set()
     for index, name in enumerate(sorted(p, key=p.__getitem__)):
         if p[name] > 0.05 / (len(p) - index):
@@ -161,7 +161,7 @@ def test_the_gate_is_wilcoxons_exact_test_with_holms_correction() -> None:
 
 
 def test_error_rates_at_the_floor() -> None:
-    """Three modes exactly at the floor, 400 times: dropped or passed as rarely as promised."""
+    """Three modes exactly at the floor, 400 times: they are dropped or passed in few cases."""
     rng = np.random.default_rng(4)
     dropped = passed = 0
     for _ in range(400):
@@ -176,11 +176,11 @@ def test_error_rates_at_the_floor() -> None:
 def test_correlated_rounds_are_merged_before_they_count() -> None:
     steps = [0.01 * (i // 6) - 0.095 for i in range(12)]
     assert matrix_rules.throughput({"x": steps}, -0.1) == {"x": "kept"}
-    # Seven rounds could speak, three merged pairs cannot.
+    # Seven independent rounds could decide; merged into three pairs they cannot.
     assert matrix_rules.throughput({"x": steps[3:10]}, -0.1) == {"x": "open"}
 
 
-# ---- who goes on, and the verdict ----
+# ---- which modes go on, and the verdict ----
 
 
 def test_only_losers_are_dropped_and_lack_of_room_is_called_so() -> None:
@@ -230,7 +230,7 @@ def result(of: Stage, left_out: dict[str, str] | None = None, **states: str) -> 
             "UNDECIDED",
         ),
         ([result(FIRST, a="kept", b="kept")], "UNDECIDED"),
-        # What is broken once is not mended by a later stage.
+        # A later stage does not make a broken rule good.
         ([result(FIRST, a="broken", b="broken"), result(LAST, a="kept")], "NO-GO"),
     ],
 )

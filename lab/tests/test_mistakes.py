@@ -1,7 +1,7 @@
-"""What is asked wrongly: refused in one clear line, before anything is measured or recorded.
+"""Wrong command lines are refused in one clear line, before anything is measured or recorded.
 
-A row is the exit status, the command, and what the line says. What needs more than the stand-in
-build, files of its own for one, is refused in the tests of its command.
+A row is the exit status, the command, and words of the line. Mistakes that need more than the
+stand-in build, such as files, are in the tests of their command.
 """
 
 import shlex

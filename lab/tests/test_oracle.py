@@ -1,4 +1,4 @@
-"""The honest oracle: chosen on one half, scored on the other."""
+"""The oracle, the best rival: chosen on one half of the blocks, scored on the other half."""
 
 import math
 
@@ -8,12 +8,12 @@ from hakmem.paired import oracle, protocol
 
 
 def equal_rivals(seed: int, rivals: int = 8, blocks: int = 20) -> np.ndarray:
-    """ln (subject ÷ rival) where all are equal, and only noise tells them apart."""
+    """ln (subject ÷ rival) by rival and block, where all are equal but for noise."""
     return np.random.default_rng(seed).normal(0, 0.05, (rivals, blocks))
 
 
 def test_among_equals_the_oracle_is_no_better_than_any() -> None:
-    """Planted: the luckiest of eight on the same blocks is said to be 1.5 % better."""
+    """Planted: the best of eight equal rivals, scored on the same blocks, looks 1.5 % better."""
     tables = [equal_rivals(seed) for seed in range(200)]
     naive = np.mean([table.mean(axis=1).max() for table in tables])
     scores = [oracle.score(table.tolist()) for table in tables]
@@ -23,7 +23,7 @@ def test_among_equals_the_oracle_is_no_better_than_any() -> None:
 
 
 def test_what_bias_is_left_favours_the_subject() -> None:
-    """Rivals apart by less than blocks are: a second-best one is chosen now and then."""
+    """Rivals that differ by less than the noise: sometimes a second-best one is chosen."""
     spread = np.linspace(0, 0.02, 8)[:, None]
     tables = [equal_rivals(seed) + spread for seed in range(200)]
     found = np.mean([oracle.score(table.tolist()).log for table in tables]) - 0.02
@@ -38,7 +38,7 @@ def test_its_interval_covers_what_is_true() -> None:
 
 
 def test_it_covers_where_neighbouring_blocks_are_alike() -> None:
-    """Planted: where such blocks are drawn as if each was another one, it covers 86 %."""
+    """Planted: an interval from blocks resampled as if independent covers only 86 %."""
     scores = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
@@ -50,8 +50,8 @@ def test_it_covers_where_neighbouring_blocks_are_alike() -> None:
 
 @pytest.mark.parametrize(("blocks", "of"), [(8, 8), (10, 10), (20, 20), (8, 20)])
 def test_it_covers_with_few_blocks_and_one_best_rival_too(blocks: int, of: int) -> None:
-    """Planted: the plain resampled error times 1.96 covers 87 % with eight blocks, also where the
-    others were measured for longer."""
+    """Planted: 1.96 times the plain resampled error covers 87 % with eight blocks, also where the
+    other rivals have more."""
     scores = []
     for seed in range(300):
         table = equal_rivals(seed, blocks=of)
@@ -97,8 +97,8 @@ def test_the_mean_over_rows_is_geometric_and_narrower_than_a_row() -> None:
 def test_a_mean_of_intervals_over_several_looks_covers_as_often_as_it_says(
     rows: int, blocks: int
 ) -> None:
-    """Planted: from the intervals alone, which hold over all looks and eight rivals, it covers
-    always, and is twice as wide."""
+    """Planted: a mean from the rows' intervals, which hold over all looks and eight rivals, always
+    covers, and is twice as wide."""
     covered, wider = [], []
     for seed in range(200):
         entries = []

@@ -1,4 +1,4 @@
-"""hakmem as others get it, each from an empty folder: a wheel, an installed package, sources."""
+"""hakmem as users get it, each in an empty folder: a wheel, an installed package, sources."""
 
 import importlib.util
 import platform
@@ -14,13 +14,13 @@ from hakmem import project
 from standing import need, need_built
 from users import CONSUMER, build_consumer, link_by_pkg_config, run, run_consumer, version
 
-# Which library a process has.
+# Python that prints the path of the hakmem library in its process.
 MAPPED = "print({l.split()[-1] for l in open('/proc/self/maps') if 'libhakmem' in l}.pop())"
 
 
 @pytest.fixture(scope="module")
 def prefix(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The release build, installed; and moved afterwards, because packages are."""
+    """The release build, installed and then moved to another folder, as packagers do."""
     need_built(project.build_dir() / "libhakmem.a")
     first = tmp_path_factory.mktemp("first") / "prefix"
     run(["cmake", "--install", project.build_dir(), "--prefix", first], first.parent)
@@ -55,7 +55,7 @@ FOR_C = ("hakmem/hakmem.h", "hakmem/inline.h")
 def test_the_headers_are_of_each_standard(
     standards: str, more: list[str], headers: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Each alone, and twice, with nothing that a compiler would warn of."""
+    """Each header compiles by itself and included twice, without a warning."""
     strict = ["-Wall", "-Wextra", "-pedantic", "-Werror", "-fsyntax-only", *more]
     for standard in standards.split():
         language, compiler = ("c++", "g++") if "+" in standard else ("c", "gcc")
@@ -94,7 +94,7 @@ def test_a_meson_project_has_it_as_a_subproject(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin/ of a virtual environment with the wheel in it, made from this checkout."""
+    """The bin/ of a virtual environment with a wheel of this checkout installed."""
     if importlib.util.find_spec("auditwheel") is None:
         pytest.skip("SKIPPED: auditwheel is not installed (tools/setup venv): no wheel is tested")
     folder = tmp_path_factory.mktemp("wheel")
@@ -105,7 +105,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.stdout.strip() == str(wheel)
     assert wheel.name.startswith(f"hakmem-{version()}-py3-none-manylinux_2_")
     venv.create(folder / "venv", with_pip=True)
-    # What it depends on is in this environment already: to fetch it again would test a network.
+    # The dependencies come from the running environment: downloading them would test the network.
     site = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
     (site / "dependencies.pth").write_text(
         "\n".join(p for p in sys.path if p.endswith("site-packages")) + "\n"
@@ -145,7 +145,7 @@ def test_a_wheel_runs_a_program(installed: Path, tmp_path: Path) -> None:
 
 
 def test_the_wheels_tag_is_true(installed: Path) -> None:
-    """No symbol is younger than the C library of the tag, which is not younger than it need be."""
+    """The tag's glibc version is the newest among the symbols that the libraries need."""
     (wheel,) = installed.parent.parent.glob("hakmem-*.whl")
     tagged = re.search(r"-manylinux_2_(\d+)_(\w+)\.whl$", wheel.name)
     assert tagged is not None, wheel.name

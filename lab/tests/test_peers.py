@@ -1,4 +1,4 @@
-"""The peers module: nothing here needs a peer, cargo or a network."""
+"""The peers module, without a real peer, cargo or a network."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def add_recipe(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
-    """Returns the folder where built peers belong."""
+    """Adds the recipe of a peer; returns the folder where built peers belong."""
     manifest = root / "lab" / "peers" / name / "Cargo.toml"
     manifest.parent.mkdir(parents=True)
     manifest.write_text(
@@ -47,14 +47,14 @@ def add_recipe(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
 
 @pytest.fixture
 def cargo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Puts a script in cargo's place."""
+    """Replaces cargo with a shell script."""
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     return lambda text: script(tmp_path / "bin" / "cargo", text)
 
 
 @pytest.fixture
 def no_debian(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine where the distribution's peers are not installed."""
+    """A machine without the distribution's peers."""
     monkeypatch.setattr(peers, "DEBIAN", {})
 
 
@@ -200,7 +200,7 @@ def test_the_real_workspace_is_read() -> None:
 
 
 def build(*names: str) -> list[str]:
-    """The lines that the command says."""
+    """Runs `peers build`; its lines of output."""
     return CliRunner().invoke(peers.app, ["build", *names]).output.splitlines()
 
 
@@ -303,7 +303,8 @@ def test_only_a_verified_library_is_put_in_place(
     folder = add_recipe(root)
     source = BUMP_ALLOCATOR if complete else NO_MALLOC
     made = shared_library(root, source).path
-    # Stands for cargo: puts the library where cargo would and keeps what it was asked.
+    # A stand-in for cargo: puts the library where cargo would; notes its arguments, and whether the
+    # lock on the target folder is held meanwhile.
     target = '"$CARGO_TARGET_DIR/release"'
     alone = 'flock -n "$CARGO_TARGET_DIR/lock" true || echo alone'
     cargo(

@@ -1,6 +1,6 @@
-"""Real programs: a sane catalogue, inputs that are the same each time, and runs that are judged.
+"""The real programs that hakmem is compared on: their catalogue, reproducible inputs, judged runs.
 
-Stand-ins run here, so that no package is needed.
+Small scripts stand in for the programs, so that no package is needed.
 """
 
 import random
@@ -40,7 +40,7 @@ def run(process: Process) -> Sample:
 
 @pytest.fixture
 def toy(tmp_path: Path) -> Toy:
-    """A shell script, or the Python script of that text, made ready as a program."""
+    """Makes a shell or Python script ready to run as a program of the catalogue."""
 
     def make(sh: str = "", python: str = "", **more: object) -> Ready:
         makers = (script("toy.sh", sh), script("toy.py", python), script("requests", "hello\n"))
@@ -147,8 +147,8 @@ def test_the_system_is_the_c_librarys_allocator_whatever_a_program_is_linked_wit
     assert "LD_PRELOAD" not in toy("echo").process(other, {}).environment
 
 
-# It holds its block until its launcher, whose child is its parent, has read that twice, and then
-# says what it has held from the first of these readings to the last, at least.
+# Holds a block until the launcher, its parent's parent, has read its memory before and after a
+# pause, and writes a lower bound: its memory times the seconds of the pause.
 HOLDER = """
 import os, re, time
 def of(pid, name):

@@ -1,4 +1,4 @@
-"""The protocol's rules, and its own error rates on simulated blocks."""
+"""The protocol's rules, and its error rates on simulated blocks."""
 
 import math
 
@@ -43,7 +43,7 @@ def test_false_positives_are_at_most_five_per_cent(noise: float) -> None:
 
 @pytest.mark.parametrize("noise", [0.01, 0.04])
 def test_the_same_simulation_convicts_a_careless_protocol(noise: float) -> None:
-    """Planted: five per cent at each look is more than five per cent over all of them."""
+    """Planted: with 5 % at each look, false positives over all looks exceed 5 %."""
     go, no_go, _ = simulate(0.0, noise, alpha=0.05)
     assert go + no_go > 0.05
 
@@ -73,8 +73,8 @@ def test_merging_lowers_the_false_positives_of_correlated_blocks(
 
 @pytest.mark.parametrize("count", [8, 12, 20, 30])
 def test_the_ends_are_those_of_the_plain_interval(count: int) -> None:
-    """Row by row, also where neighbours are correlated: then of the merged values, or none where
-    too few."""
+    """For each row; if neighbours are correlated, of the merged values, or none if these are too
+    few."""
     rng = np.random.default_rng(3)
     rows = np.vstack([rng.standard_normal((5, count)), np.sort(rng.standard_normal((5, count)))])
     low, high = protocol.ends(rows)
@@ -90,7 +90,7 @@ def test_the_ends_are_those_of_the_plain_interval(count: int) -> None:
     assert np.isnan(low[5:]).all() == (count < 14)
 
 
-# Target and one guard as (low, high), with a margin of 1 %.
+# Aim, intervals (low, high) of the target and of one guard, and the verdict at a margin of 1 %.
 RULES = [
     ("improvement", (0.001, 0.03), (-0.009, 0.02), 1),
     ("improvement", (0.0, 0.03), (-0.009, 0.02), 0),
@@ -129,7 +129,7 @@ def test_the_margin_is_one_per_cent_or_the_noise_floor() -> None:
 
 
 def family_error(holm: bool, rng: np.random.Generator) -> bool:
-    """One experiment with five contenders that differ in nothing; true if any is said to."""
+    """One experiment with five equal contenders; whether any gets a (false) verdict."""
     gains = {name: rng.normal(0, 0.04, 30) for name in "BCDEF"}
     for count in protocol.LOOKS:
         shown = {name: [values[:count].tolist()] for name, values in gains.items()}
@@ -142,7 +142,7 @@ def family_error(holm: bool, rng: np.random.Generator) -> bool:
 
 
 def test_many_contenders_share_one_error_rate() -> None:
-    """With Holm's rule at most 5 % of the tables have a false verdict; without it far more."""
+    """With Holm's rule at most 5 % of the experiments have a false verdict; without it far more."""
     shares = {}
     for holm, experiments in ((True, 200), (False, 50)):
         rng = np.random.default_rng(4)
@@ -159,7 +159,7 @@ def test_decided_contenders_leave_the_rest_a_larger_share() -> None:
     assert (found["B"].verdict, found["C"].verdict) == ("GO", "UNDECIDED")
     assert found["B"].alpha == ALPHA / 2
     assert found["C"].alpha == ALPHA
-    # One that ended undecided before still counts.
+    # A contender that ended undecided earlier still counts.
     assert protocol.look({"B": [clear]}, "improvement", 0.01, True, 2)["B"].alpha == ALPHA / 2
 
 

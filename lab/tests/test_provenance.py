@@ -1,4 +1,4 @@
-"""Provenance: what a figure was measured with, and the refusal of an allocator not intended."""
+"""Provenance: what a figure was measured with; an allocator that was not intended is refused."""
 
 import os
 import shutil
@@ -102,7 +102,7 @@ def test_a_library_older_than_its_source_is_refused(tmp_path: Path) -> None:
         ("shared/dlopen.c", "lib.so"),
         ("tools/order.ld", "lib.so"),
         ("CMakeLists.txt", "build.ninja"),
-        # Nothing would be built again after these.
+        # A build would remake nothing after a change of these.
         ("shared/unwinder.c", None),
         ("shared/throw.cc", None),
         ("tools/lint", None),
@@ -117,7 +117,7 @@ def test_a_library_is_older_than_what_a_build_renews_it_for(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         os.utime(path, (2, 2))
-    # A compiler without an unwinder to link in.
+    # The rules of a compiler that has no unwinder to link.
     rules.write_text("build lib.so: LINK /r/shared/dlopen.c | /r/tools/order.ld\n")
     os.utime(rules, (2, 2))
     provenance.require_current(built, tmp_path)
@@ -135,7 +135,7 @@ def test_a_benchmark_older_than_its_source_is_refused(tmp_path: Path) -> None:
         path.parent.mkdir(exist_ok=True)
         path.touch()
         os.utime(path, (2, 2))
-    (tmp_path / "bench" / "larson.c").touch()  # nothing of it is in this program
+    (tmp_path / "bench" / "larson.c").touch()  # not a source of this program
     assert provenance.require_program(program, tmp_path) == program
     os.utime(tmp_path / "bench" / "batch_work.cc", (3, 3))
     with pytest.raises(LabError, match=r"bench_batch is older than .*batch_work\.cc"):
@@ -255,7 +255,8 @@ def test_settings_are_read_from_the_proof() -> None:
     line = '{"hakmem":"0.1.0","pid":7,"exe":"/b/x","serving":true,"allocator":"hakmem"'
     rests = (',"settings":{"HAKMEM_THP":"0"}}', "}", ',"settings":null}', ',"settings":["a"]}')
     found = proof.parse("".join(f"{line}{rest}\n" for rest in rests))
-    assert [one.settings for one in found] == [{"HAKMEM_THP": "0"}, None, None]  # one is torn
+    # The last line is left out: its settings are a list.
+    assert [one.settings for one in found] == [{"HAKMEM_THP": "0"}, None, None]
     assert (found[1].serving, found[1].profile) == (True, "")
 
 

@@ -1,4 +1,4 @@
-"""The README's tables and picture are those that their records give, as the audit sees it."""
+"""The README's tables and picture are as made from their records, by the audit's own check."""
 
 import re
 import shutil

@@ -1,4 +1,4 @@
-"""tools/release.py, on a copy of this tree: what it writes, and what it refuses."""
+"""tools/release.py on a copy of this tree: what it writes, and what it refuses."""
 
 import hashlib
 import shutil
@@ -17,7 +17,7 @@ NEXT = "7.1.2"
 
 @pytest.fixture(scope="module")
 def committed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A repository of its own with the files that this one has now, committed or not."""
+    """A new repository with the present files of this tree, committed here or not."""
     if not (project.root() / ".git").exists():
         pytest.skip("SKIPPED: no git checkout: tools/release.py is NOT tested")
     copy = tmp_path_factory.mktemp("release") / "tree"

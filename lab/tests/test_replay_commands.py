@@ -35,7 +35,7 @@ def small(tmp_path: Path) -> trace.Trace:
 
 @pytest.fixture
 def real(tmp_path: Path) -> Stand:
-    """The command against the product, in this process."""
+    """The command with the real library, called in this process."""
     provenance._binary.cache_clear()
     places = {"LAB_LOCK_FILE": tmp_path / "lock", "LAB_LEDGER": tmp_path / "led"}
     return REAL.under(COLUMNS=140, NO_COLOR=1, **places)
@@ -51,7 +51,7 @@ def test_replay_has_both_tables_and_the_page_has_the_curves(
     for words in ("ns/op", "× live", "MB·s", "wall time of hakmem", "memory held per live byte"):
         assert words in done.stdout
     text = page.read_text()
-    assert text.count("<polyline") == 2 * 5  # both widths: live, two held; the same two per byte
+    assert text.count("<polyline") == 2 * 5  # both widths: live, two held; two held per live byte
     assert "time, s" in text
     assert "<script" not in text
     found = {r.body["benchmarks"][0]["metric"]: r for r in real.records("verdict")}

@@ -1,4 +1,4 @@
-"""Programs recorded, and what the replay of each then does."""
+"""Recordings of real programs, and their replays."""
 
 import contextlib
 import os
@@ -34,7 +34,7 @@ from standing import Stand, compile_c, need, ran, refused
 
 
 def mixed(iterations: int, slots: int, seed: int) -> tuple[int, int, int]:
-    """What bench/README.md says random_mixed does: mallocs, frees, and live bytes at most."""
+    """Computes random_mixed's work from bench/README.md: mallocs, frees, and peak live bytes."""
     sizes: list[int] = [0] * slots
     mallocs = frees = live = most = 0
     for state, count in (((seed + 0x9E3779B9) % 2**32, iterations // 10), (seed, iterations)):
@@ -167,7 +167,7 @@ def test_a_full_file_has_what_came_before_and_says_so(
     said = capfd.readouterr().err
     assert "the file is full (HAKMEM_RECORD_MB); what follows is not recorded" in said
     made = streams.make(raw.read(file))
-    assert 30 * 2047 < made.facts["operations"] <= 31 * 2047  # what has a time is a line too
+    assert 30 * 2047 < made.facts["operations"] <= 31 * 2047  # times take lines too
     assert made.facts["full"]
     assert made.facts["operations"] + made.facts["lost"] == 2 * mixed(90000, 30, 7)[0]
     assert "operations are missing: the file was full" in trace.describe(made.facts)
@@ -176,7 +176,7 @@ def test_a_full_file_has_what_came_before_and_says_so(
 @built
 def test_a_trace_takes_no_more_memory_than_is_asked_for(tmp_path: Path) -> None:
     file = recorded(tmp_path, MIXED, 400000, 30, 7)
-    recorder.convert(file, tmp_path / "warm.hktrace")  # what is loaded once
+    recorder.convert(file, tmp_path / "warm.hktrace")  # loads modules before memory is counted
     body = len(streams.make(raw.read(file)).to_bytes())
     tracemalloc.start()
     streams.make(raw.read(file)).to_bytes()
@@ -206,7 +206,7 @@ def test_what_memory_is_not_enough_for_is_refused_before_it_begins(
 def test_of_several_recordings_those_that_have_become_too_large_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Enough memory for the first; two looks at it tell that there is none for the next."""
+    """Memory is enough for the first conversion only: the next recording is kept unconverted."""
     available = iter([1 << 40, 1 << 10, 1 << 10])
     monkeypatch.setattr(host, "available_bytes", lambda: next(available, 1 << 40))
     command = ["sh", "-c", f"{MIXED} 2000 30 7; {MIXED} 9000 30 7; true"]
@@ -234,7 +234,7 @@ def test_of_several_processes_the_busiest_is_kept(tmp_path: Path) -> None:
 
 @built
 def test_whose_recording_it_is_is_said_of_each(tmp_path: Path) -> None:
-    """The command itself, a program that it executes, and a forked child that executes none."""
+    """Each recording names its process: the command, a program it executes, a forked child."""
     forks = "import os\nif not os.fork(): x = [[i] for i in range(3000)]\nelse: os.wait()"
     script = f"{MIXED} 2000 30 7; {sys.executable} -c '{forks}'; true"
     record(tmp_path, "--all", "--", "sh", "-c", script)
@@ -263,7 +263,7 @@ def test_a_program_that_is_killed_leaves_a_trace(tmp_path: Path) -> None:
 
 
 def instructions_inside(folder: Path, *command: object) -> int:
-    """Those of the allocator alone."""
+    """How many instructions a command executes inside the allocator."""
     out = folder / "callgrind.out"
     argv = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={out}", *map(str, command)]
     ran(said(argv, env={**os.environ, "LD_PRELOAD": str(LIBRARY)}, timeout=300))

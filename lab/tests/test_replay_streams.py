@@ -1,4 +1,4 @@
-"""What becomes of recorded operations: a stream for each thread, by block."""
+"""Recorded operations become a stream for each thread, with blocks named by number."""
 
 from dataclasses import replace
 
@@ -13,13 +13,13 @@ from replay_world import WORDS, events, spelled
 def test_a_block_is_known_by_the_event_before_it_at_its_address() -> None:
     made = streams.make(
         events(
-            (2, TAKEN, 999),  # from before the recording
+            (2, TAKEN, 999),  # a block from before the recording
             (2, GIVEN, 100, 8),
             (2, GIVEN, 200, 0),
             (2, TAKEN, 100),
             (2, GIVEN, 100, 64, 6),
             (2, TAKEN, 100),
-            (2, TAKEN, 100),  # of what is no block of the recording
+            (2, TAKEN, 100),  # no block of the recording
         )
     )
     (words,) = map(spelled, made.words)
@@ -39,10 +39,10 @@ def test_the_halves_of_a_realloc_are_one_operation_on_the_same_block() -> None:
             (2, GIVEN | RESIZED, 300, 80),
             (2, TAKEN | RESIZED, 300),
             (2, GIVEN | RESIZED, 300, 90),
-            (2, TAKEN | RESIZED, 999),  # of a block from before: an allocation
+            (2, TAKEN | RESIZED, 999),  # a block from before the recording: an allocation
             (2, GIVEN | RESIZED, 400, 7),
             (2, TAKEN, 300),
-            (2, TAKEN | RESIZED, 400),  # the recording ends amid it
+            (2, TAKEN | RESIZED, 400),  # the recording ends inside this realloc
         )
     )
     (words,) = map(spelled, made.words)
@@ -62,8 +62,8 @@ def test_another_threads_block_is_waited_for_once_and_threads_start_in_order() -
         )
     )
     first, second = map(spelled, made.words)
-    # The second free waits for both of what the first thread did; the slot freed last is taken
-    # again when its free is done.
+    # The second thread's frees wait for the first thread's mallocs. The first thread's third malloc
+    # waits for the last free, and takes the slot that this freed.
     assert first == "malloc 0 1, malloc 1 2, start 1, wait 1 2, malloc 1 3"
     assert second == "wait 0 1, free 0, wait 0 2, free 1, malloc 2 4"
 
@@ -75,7 +75,7 @@ def test_what_one_thread_alone_did_without_a_record_is_its_own() -> None:
 
 
 def times_and_points(made: streams.Streams) -> list[tuple[int, int, int]]:
-    """Of each point its number, the time said last before it in ms, and what is live in KiB."""
+    """For each point its number, the last time before it in ms, and the live KiB."""
     words, found, at, ms = list(made.words[0]), [], 0, 0
     while at < len(words):
         op, number = words[at] & 7, words[at] >> 3
@@ -92,7 +92,7 @@ def test_points_lie_at_equal_times_with_what_is_live_then() -> None:
     made = events(*((2, GIVEN, 16 * n, 1024) for n in range(1, 1001)))
     even = [(n - 1, 1000 * n // 64, 1 + 999 * n // 64) for n in range(1, 65)]
     assert times_and_points(streams.make(made)) == even
-    # All of it in the first millisecond, but for the last, which is half a second later.
+    # All events in the first millisecond, but for the last, which comes half a second later.
     late = np.append(np.linspace(0, 1e6, 999), 5e8)
     paused = streams.make(replace(made, ns=late))
     live = [(n - 1, 1000 * n // 64, 999 if n < 32 else 1000) for n in range(1, 65)]

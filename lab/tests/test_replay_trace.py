@@ -1,4 +1,4 @@
-"""The file of a trace and its reader, the replayer's too: whole, damaged, and what is none."""
+"""Trace files: whole, damaged and foreign ones, to the reader and to the replayer."""
 
 import json
 import random
@@ -50,7 +50,7 @@ def test_what_is_no_trace_is_one_clear_line(
 
 
 def test_a_damaged_trace_is_refused_or_as_it_was(small: trace.Trace, tmp_path: Path) -> None:
-    """A letter of its facts may have become another; of its streams nothing may."""
+    """A damaged file is refused, or its streams are intact: damage to a fact's text may pass."""
     good, target = tmp_path / "good", tmp_path / "streams"
     trace.unpack(small, good)
     whole, path, rng = small.path.read_bytes(), tmp_path / "x.hktrace", random.Random(2)
@@ -93,7 +93,7 @@ def test_a_command_may_be_as_long_as_the_system_takes_it(small: trace.Trace) -> 
 def test_the_replayer_refuses_damaged_streams_or_replays_them(
     small: trace.Trace, tmp_path: Path
 ) -> None:
-    """It neither dies of them nor waits for ever."""
+    """It neither crashes nor hangs."""
     good, path, rng = tmp_path / "good", tmp_path / "streams", random.Random(3)
     trace.unpack(small, good)
     whole, ends = good.read_bytes(), {0: 0, 1: 0}
@@ -108,7 +108,7 @@ def test_the_replayer_refuses_damaged_streams_or_replays_them(
 
 
 def said_of(path: Path, threads: Sequence[Sequence[int]]) -> str:
-    """What the replayer says of streams in these words, for one slot."""
+    """The replayer's error for streams of these words with one slot; "" if there is none."""
     made = streams.Streams([array("I", words) for words in threads], 1)
     path.write_bytes(made.to_bytes())
     done = children.said([REPLAYER, path], timeout=PATIENCE_S)

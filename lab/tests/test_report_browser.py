@@ -1,4 +1,4 @@
-"""The report in a real browser: with its scripts, without them, light, dark, wide and narrow."""
+"""The report in a real browser: with and without scripts, light and dark, wide and narrow."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ def written(ledger: Ledger, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A soak and a matrix, each with text that would take over a page that does not escape it."""
+    """A soak, a matrix and a verdict; the latter two have text that attacks a page."""
     folder = tmp_path_factory.mktemp("page")
     ledger = Ledger(folder / "evidence")
     world.add_soak(ledger)

@@ -1,4 +1,4 @@
-"""The report of the ledger's records: what is chosen, what is said, and that nothing breaks out."""
+"""The report of the ledger's records: which are chosen, what it says, and that it escapes text."""
 
 import hashlib
 import html
@@ -31,7 +31,7 @@ def page_of(ledger: Ledger) -> str:
 
 
 def text_of(page: str) -> str:
-    """What a reader sees, in one line."""
+    """The page's visible text, in one line."""
     body = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", page, flags=re.DOTALL)
     return " ".join(html.unescape(re.sub(r"<[^>]*>", " ", body)).split())
 
@@ -95,7 +95,7 @@ def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
     id = world.add_suite(ledger)
     page = page_of(ledger)
     text = text_of(page)
-    # Against the best of the two rivals, and the row that hakmem could not do.
+    # The row against the better of two rivals, and the row that failed.
     assert "0 ▲ win 0 = tie 1 ▼ loss 1 ✗ error" in text
     assert 'class="badge loss">▼ loss<' in page
     assert "badge win" not in page
@@ -107,7 +107,7 @@ def test_a_suite_shows_losses_failures_and_memory(ledger: Ledger) -> None:
     assert "1.20 [1.18–1.22] of its time over 1 benchmark; " in text
     assert f"hakmem rerun {id}" in text
     assert "fast 1.0 cargo" in text
-    # The plots have the oracle, to which hakmem loses in time.
+    # The plots show the ratio to the oracle, against which hakmem loses in time.
     assert re.findall(r'class="loss"><line', page) == ['class="loss"><line'] * 2
     assert "peak resident memory of hakmem divided by the oracle&#x27;s" in page
 
@@ -211,7 +211,7 @@ def test_the_vendored_file_is_the_one_published() -> None:
     version = re.search(rb't\.version="([\d.]+)"', data)
     assert f"| {version[1].decode()} |" in said
     assert b"</script" not in data.lower()
-    assert b"\r" not in data  # a browser would hash another text
+    assert b"\r" not in data  # a browser would normalize it, and the script's hash would differ
     for name in ("LICENSE", "NOTICE", "LICENSE-d3"):
         assert (report.VENDOR / f"echarts.{name}").stat().st_size > 100
 

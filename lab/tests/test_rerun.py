@@ -1,4 +1,4 @@
-"""`hakmem rerun`: what a record says is measured again, from the record alone."""
+"""`hakmem rerun` repeats the measurement of a record from the record alone."""
 
 import json
 import math
@@ -41,13 +41,13 @@ def own(own: Stand) -> Stand:
 
 
 def altered(own: Stand, record: Record, **changes: object) -> Record:
-    """A record with another body, as if it had been measured so."""
+    """Appends a copy of the record with changes, as if they had been measured."""
     body = json.loads(json.dumps({**record.body, **changes}))
     return Ledger(own.evidence, "here").append(record.kind, body, None)
 
 
 def recorded(own: Stand, *arguments: object) -> Record:
-    """What a command recorded last; it may have ended with a verdict as its status."""
+    """Runs a command, whose status may be a verdict; returns its last record."""
     done = own.call(*arguments)
     assert done.returncode in (0, 3, 4), done.stdout + done.stderr
     return own.records()[-1]
@@ -96,6 +96,16 @@ def test_what_has_no_interval_or_another_machine_is_not_judged() -> None:
         assert judge(*runs).state == "not judged"
 
 
+def test_bisections_contradict_each_other_if_they_suspect_no_commit_in_common() -> None:
+    def found(*suspects: str) -> dict[str, object]:
+        return {"verdict": "FOUND", "suspects": suspects}
+
+    assert judge(found("a"), found("a")).state == "agrees"
+    assert judge(found("a", "b"), found("b")).state == "agrees"
+    assert judge(found("a"), found("b", "c")).state == "contradicts"
+    assert judge(found("a"), found()).state == "agrees"  # only verdicts are left
+
+
 def test_a_soak_that_drifts_now_contradicts_one_that_did_not() -> None:
     def soak(state: str) -> dict[str, object]:
         return {"metrics": {}, "analysis": {"drift": {"rss_kb": {"state": state}}}}
@@ -110,7 +120,7 @@ def test_a_soak_that_drifts_now_contradicts_one_that_did_not() -> None:
 
 @pytest.fixture
 def cost(tmp_path: Path) -> Callable[[float], tuple[str, ...]]:
-    """A command whose cost under X=1 is what a file says, so that it can change later."""
+    """A comparison whose cost under X=1 is read from a file, so that a later run can differ."""
 
     def arguments(now: float) -> tuple[str, ...]:
         (tmp_path / "cost").write_text(f"cost={now}\n")
@@ -130,12 +140,12 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(own: Stand, cost: Co
     again = own.records()[-1]
     assert f"agrees: {first.id} against {again.id}" in done.stdout
     assert done.stdout.count("1.050 [1.050–1.050]") == 2
-    assert "the two intervals overlap, and no GO stands against a NO-GO" in done.stdout
+    assert "the two intervals overlap, no GO stands against a NO-GO" in done.stdout
     assert "1 repeated: 1 agrees" in done.stdout
     assert again.body["repeats"] == first.id
     same = ("question", "verdict", "margin", "seed", "aim", "most_blocks", "cells", "benchmarks")
     assert {k: again.body[k] for k in same} == {k: first.body[k] for k in same}
-    # The same seed: the same order of the same samples.
+    # The same seed gives the same samples in the same order.
     one, other = (own.samples(setting) for setting in own.records("setting"))
     assert [row["cell"] for row in one] == [row["cell"] for row in other]
     assert [row["padding"] for row in one] == [row["padding"] for row in other]
@@ -149,7 +159,7 @@ def test_a_verdict_is_measured_again_and_shown_side_by_side(own: Stand, cost: Co
 def test_a_disagreement_is_reported_as_one(
     own: Stand, cost: Cost, now: float, state: str, status: int
 ) -> None:
-    """Planted: the program has become cheaper, or even dearer, since it was recorded."""
+    """Planted: since the record the program became cheaper, or dearer, or stayed the same."""
     first = recorded(own, *cost(105))
     cost(now)
     done = ran(own.call("rerun", first.id), status)
@@ -180,7 +190,7 @@ def test_the_noise_floor_is_measured_between_two_new_copies(own: Stand) -> None:
 
 
 def test_a_verdict_of_compare_keeps_its_direction(own: Stand) -> None:
-    """It is on cell A against another, as hakmem against its rivals."""
+    """A verdict of compare is on cell A, hakmem, against a rival; ab's is on B: both keep that."""
     program = 'case "$LD_PRELOAD" in *libhakmem*) echo cost=50;; *) echo cost=100;; esac'
     metric = ("--metric", "regex:cost=([0-9.]+)", "--rival", "system", "--min-seconds", 0)
     first = recorded(own, "compare", *metric, "--", "sh", "-c", program)
@@ -204,7 +214,7 @@ def test_ctrl_c_leaves_one_line_and_no_record(own: Stand, tmp_path: Path) -> Non
     assert len(own.records()) == before
 
 
-# ---- what must be there ----
+# ---- what rerun needs ----
 
 
 def test_a_library_that_is_gone_is_named_and_may_be_given(
@@ -242,12 +252,12 @@ def test_what_cannot_be_repeated_is_one_clear_line(
     refused(own.call("rerun", *(word.format(**ids) for word in arguments)), message.format(**ids))
 
 
-# ---- its own source ----
+# ---- the source that the record names ----
 
 
 @pytest.fixture
 def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small project with a history, in place of this one; its build is of the last commit."""
+    """A small project in a repository, in place of this one."""
     need("git", "cmake")
     root = tmp_path / "repo"
     (root / "src").mkdir(parents=True)
@@ -267,7 +277,7 @@ def repository(own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def at_the_commit(own: Stand, root: Path) -> Record:
-    """A verdict that was measured from the first commit, by the build in `root`."""
+    """Records a verdict at the present commit, and then commits a changed library."""
     first = recorded(own, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     assert first.body["source"]["dirty"] is False
     source = root / "src" / "library.c"
@@ -277,7 +287,7 @@ def at_the_commit(own: Stand, root: Path) -> Record:
 
 
 def with_present_build(own: Stand, root: Path) -> Stand:
-    """The build that belongs to the present source, in the folder where builds are."""
+    """Builds the present source in the folder where builds are."""
     present = own.elsewhere(root / "build", benches=True)
     compile_c(root / "src" / "library.c", present.library, "-shared", "-fPIC")
     (present.folder / "bench" / "bench_prodcons").touch()
@@ -285,7 +295,7 @@ def with_present_build(own: Stand, root: Path) -> Stand:
 
 
 def test_another_source_is_checked_out_and_built(own: Stand, repository: Path) -> None:
-    """The proof in its samples shows which library really ran: the version is another one."""
+    """The proof in the samples shows by its version which library really ran."""
     before = git(repository, "rev-parse", "HEAD")
     first = at_the_commit(own, repository)
     now = with_present_build(own, repository)
@@ -298,10 +308,10 @@ def test_another_source_is_checked_out_and_built(own: Stand, repository: Path) -
     assert '"version": "0.0-stub"' in own.output()
     assert f"build/commits/{before}" in own.output()
     assert len(git(repository, "worktree", "list").splitlines()) == 1
-    # The present source is measured by the present build.
+    # A record of the present source is repeated with the present build.
     new = recorded(now, "ab", *SHORT, "--b", "X=1", "--bench", "prodcons")
     assert "present" in now.call("rerun", new.id, "--list").stdout
-    # So it is by another compiler, but not from another source of what is linked in besides.
+    # Also if the library's bytes differ, as by another compiler, but not if shared/ has changed.
     with now.library.open("ab") as library:
         library.write(b"another build")
     assert "present" in now.call("rerun", new.id, "--list").stdout
@@ -333,12 +343,12 @@ def test_a_commit_that_cannot_be_had_is_one_clear_message(own: Stand, repository
     dirty = {**first.body["source"], "dirty": True}
     done = ran(now.call("rerun", altered(own, first, source=dirty).id), 1)
     assert "with uncommitted changes" in done.stdout
-    # An amended message is another commit of the same tree.
+    # After an amended message the commit is unknown, but its tree is the present one.
     same = {**first.body["source"], "commit": "f" * 40}
     assert "agrees" in now.call("rerun", altered(own, first, source=same).id).stdout
 
 
-# ---- what is repeated by its command line ----
+# ---- kinds that are repeated by their command line ----
 
 
 def test_a_soak_is_run_again_and_writes_elsewhere(
@@ -368,7 +378,7 @@ def test_a_baseline_and_a_matrix_are_run_again(
     file = tmp_path / "m.toml"
     file.write_text(MATRIX)
     first = recorded(own, "matrix", file, "--out", tmp_path / "m")
-    file.unlink()  # the record holds what it said
+    file.unlink()  # the record holds the file's text
     for _ in range(2):
         assert "GO kept every rule: x" in flat(ran(own.call("rerun", first.id)).stdout)
     matrices = own.records("matrix")
@@ -377,7 +387,7 @@ def test_a_baseline_and_a_matrix_are_run_again(
 
 
 def test_pairs_that_no_rule_asks_for_are_no_part_of_a_matrixs_time(tmp_path: Path) -> None:
-    """They are not run."""
+    """rerun estimates the time of a matrix; pairs are not run if no rule needs throughput."""
     file = tmp_path / "m.toml"
     for rule, seconds in (("throughput_floor = -0.2", 2 * (60 + 14)), ("cv = 0.05", 2 * 60)):
         file.write_text(MATRIX.replace("throughput_floor = -0.2", rule))
@@ -386,7 +396,7 @@ def test_pairs_that_no_rule_asks_for_are_no_part_of_a_matrixs_time(tmp_path: Pat
         assert expected_s(Past(SimpleNamespace(kind="matrix", body=body), {})) == seconds
 
 
-# ---- all of them ----
+# ---- rerun of all records ----
 
 
 def test_a_suite_is_measured_again_as_one(own: Stand) -> None:

@@ -1,7 +1,7 @@
-"""Many short samples on a simulated restless machine: error rates, power, and what else was tried.
+"""Many short samples on a simulated restless machine: error rates, power, other estimators.
 
-The machine has two speeds and bursts of load, each for seconds, and single samples that take longer
-than others. A sample is a process of 25 ms; two thirds of it are the floor.
+The machine switches between two speeds and has bursts of load, each for seconds, and single samples
+that take longer. A sample is a process of 25 ms; two thirds of it are the floor.
 """
 
 import math
@@ -26,11 +26,11 @@ Block = dict[str, list[float]]
 
 
 def speed(rng: np.random.Generator, seconds: float) -> np.ndarray:
-    """What a machine takes for the same work, sample by sample, over so many seconds."""
+    """The relative time of the same work, sample by sample, over `seconds`."""
     count = int(seconds / SAMPLE_S)
     factor = np.ones(count)
     at = 0
-    while at < count:  # two speeds, for some seconds each
+    while at < count:  # two speeds, each for some seconds
         span = max(1, int(rng.exponential(4.0) / SAMPLE_S))
         factor[at : at + span] *= rng.choice((1.0, 1.25))
         at += span
@@ -43,9 +43,9 @@ def speed(rng: np.random.Generator, seconds: float) -> np.ndarray:
 
 
 def experiment(seed: int, effect: float, turns: int = TURNS, length: int = 1) -> list[Block]:
-    """Blocks of A, B and the floor there and back; B's net cost is 1 + `effect`.
+    """Blocks of A, B and the floor, in an order and its reverse; B's net cost is 1 + `effect`.
 
-    A sample may be `length` times as long, for as many times fewer turns.
+    A sample is `length` samples long, so that fewer turns can take the same time.
     """
     rng = np.random.default_rng(seed)
     cost = {at: FLOOR_COST + net * (1 + effect * (at == "B")) for at, net in NET.items()}
@@ -62,7 +62,7 @@ def experiment(seed: int, effect: float, turns: int = TURNS, length: int = 1) ->
 
 
 def gains(blocks: Sequence[Block], figure: Figure | None = None) -> list[float]:
-    """Of B over A, block by block; by another estimator where one is given."""
+    """The gain of B over A in each block, by the protocol's estimator or by `figure`."""
     if figure is None:
         return [-change_of(block, READING)["B"] for block in blocks]
     found = []
@@ -73,7 +73,7 @@ def gains(blocks: Sequence[Block], figure: Figure | None = None) -> list[float]:
 
 
 def verdict(values: Sequence[float]) -> str:
-    """At the looks of the protocol, to the first that decides."""
+    """The verdict at the first of the protocol's looks that decides."""
     for count in protocol.LOOKS:
         found = protocol.look({"B": [[*values[:count]]]}, "improvement", 0.01, count == BLOCKS)
         if found["B"].final:
@@ -105,7 +105,7 @@ def test_equal_cells_are_said_to_differ_in_one_case_of_twenty_at_most() -> None:
 
 
 def test_planted_slow_downs_are_found_and_none_is_called_a_gain() -> None:
-    """Of what is above a floor of two thirds: 1 % of it is a third of a per cent of the whole."""
+    """The effect is on the third above the floor: 1 % of that is 0.33 % of the whole."""
     found = {effect: verdicts(effect) for effect in (0.01, 0.02, 0.05)}
     assert all(share(said, "GO") <= 0.02 for said in found.values())
     least = {0.01: 0.2, 0.02: 0.6, 0.05: 0.95}
@@ -119,7 +119,7 @@ def test_many_short_samples_are_sharper_than_few_long_ones_in_the_same_time() ->
 
 
 def test_the_mean_without_the_worst_tenth_is_near_the_best_of_what_was_tried() -> None:
-    """On real machines least values and low quantiles fare worse: docs/decisions/0014."""
+    """Minima and low quantiles are worse on real machines: docs/decisions/0014."""
 
     def of(figure: Figure | None) -> float:
         return typical_width(lambda seed: gains(experiment(seed, 0.0), figure))

@@ -1,4 +1,4 @@
-"""`hakmem run`: proof where there is proof, and a plain no where there is none."""
+"""`hakmem run` reports proof that hakmem served the program, and says so if there is none."""
 
 import os
 import struct

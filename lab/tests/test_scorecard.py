@@ -1,4 +1,4 @@
-"""The scorecard reads targets off records: what is met, missed, undecided, stale."""
+"""The scorecard judges targets by records: met, missed, undecided, stale."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ AT_MOST_1 = Bound("at most", 1)
 
 
 def of_all(site: Site, metric: str, more: str = "") -> None:
-    """One target more, on the whole of a suite."""
+    """Adds a target `all` on a whole suite."""
     (site.root / "evidence/targets.toml").write_text(
         f'{TARGETS}[[target]]\nid = "all"\narea = "All"\nwhat = "w"\nfrom = "f"\nkind = "suite"\n'
         f'metric = "{metric}"\nat_most = 1\n{more}'
@@ -67,7 +67,7 @@ def test_one_rival_that_is_better_is_enough_to_miss() -> None:
     assert decide({}, AT_MOST_1) == ("not measured", None)
     assert decide({"a": good, "b": Figure(0.8, 0.7, 0.9)}, AT_MOST_1) == ("met", "b")
     assert decide({"a": good, "b": open_}, AT_MOST_1) == ("undecided", "b")
-    # The one whose good end is farthest beyond, not whose bad end is.
+    # It names the rival whose better end is farthest beyond the bound, not whose worse end is.
     assert decide({"a": bad, "b": worse, "c": open_, "d": good}, AT_MOST_1) == ("missed", "b")
 
 
@@ -130,7 +130,7 @@ def test_means_of_two_suites_are_one_over_all_of_their_rows(site: Site) -> None:
     other = site.add("suite", suite({"a": 0.8}, oracle=1.1, programs=True))
     rows = site.rows()
     of_one, of_two, row = rows["all"].figure, rows["programs"].figure, rows["both"]
-    # As heavy as each other: one row each. Of independent errors the squares add up.
+    # Both have one row, hence equal weight; squares of independent errors add up.
     above = math.hypot(*(math.log(part.high / part.value) / 2 for part in (of_one, of_two)))
     assert row.figure.value == pytest.approx(math.sqrt(0.9 * 1.1), rel=1e-3)
     assert row.figure.high == pytest.approx(row.figure.value * math.exp(above))
@@ -298,7 +298,7 @@ def test_a_run_without_the_rivals_that_are_needed_lifts_no_miss(site: Site) -> N
     site.add("suite", suite({"b": 0.9}))
     row = site.rows()["time"]
     assert (row.state, row.record and row.record.id) == ("missed", missed.id)
-    # One in which a rival failed had asked it.
+    # A run in which a rival failed had asked for it, so it counts.
     body = suite({"a": 1.2, "b": 0.9})
     body["part"]["left_out"] = {"a": "it died"}
     del body["part"]["figures"]["a"]
@@ -434,7 +434,7 @@ def test_ten_runs_are_counted_together(site: Site) -> None:
     assert states(site)["same"] == "not measured"
     run(0.9, 1.1)
     assert (states(site)["same"], site.rows()["same"].figure) == ("met", Figure(8))
-    run(1.05, 1.1)  # and the oldest, in which there was no difference, is left out
+    run(1.05, 1.1)  # pushes out the oldest of the ten, in which there was no difference
     assert (states(site)["same"], site.rows()["same"].figure) == ("missed", Figure(7))
 
 

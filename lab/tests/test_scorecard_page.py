@@ -1,4 +1,4 @@
-"""The targets' file, the scorecard's page and command, and the records of soaks and matrices."""
+"""The file of targets, the scorecard's page and command, and targets on soaks and matrices."""
 
 import math
 from pathlib import Path
@@ -150,7 +150,7 @@ def test_a_stale_line_is_no_problem_of_the_page(site: Site) -> None:
 
 @pytest.fixture
 def soaked(here: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
-    """Its bench/ has the soak's source, and its build the program."""
+    """A project whose bench/ has the soak's source, and whose build folder is its own."""
     monkeypatch.setenv("LAB_BUILD_DIR", str(here.root / "build"))
     (here.root / "bench/soak_mixed.c").write_text("int main;\n")
     commit(here.root)
@@ -179,8 +179,8 @@ def test_what_a_soak_ran_must_be_what_it_states(soaked: Site) -> None:
 @pytest.mark.parametrize(
     ("argv", "state"),
     [
-        (["redis-server", "--save"], "met"),  # a user's own: nothing in bench/ is behind it
-        (["sh", "-c", "soak_mixed --ws=7"], "stale"),  # ours in disguise
+        (["redis-server", "--save"], "met"),  # a user's program, which has no source in bench/
+        (["sh", "-c", "soak_mixed --ws=7"], "stale"),  # our benchmark inside another command
     ],
 )
 def test_a_users_command_has_no_definition(soaked: Site, argv: list[str], state: str) -> None:
@@ -192,7 +192,7 @@ def test_a_users_command_has_no_definition(soaked: Site, argv: list[str], state:
 def test_a_soak_states_the_benchmark_of_the_source_that_its_build_is_of(
     soaked: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a repetition of an older one has it."""
+    """A rerun of an older commit sets LAB_SOURCE_DIR: its benchmark's definition counts."""
     argv = [str(project.bench_dir() / "soak_mixed")]
     present = session.benchmarks(argv)
     (tmp_path / "old/bench").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Temporary folders: gone when the lab ends well or politely, swept when it was killed."""
+"""Temporary folders: removed when the lab ends or is interrupted; else the next start does it."""
 
 import os
 import re
@@ -22,7 +22,7 @@ with scratch.folder("test") as folder:
 
 
 def holder(tmp_path: Path) -> tuple["subprocess.Popen[str]", Path]:
-    """A process that holds a folder in tmp_path, and the folder."""
+    """A process that holds a temporary folder in tmp_path, and that folder."""
     child = subprocess.Popen(
         [sys.executable, "-c", HOLDS],
         env={**os.environ, "TMPDIR": str(tmp_path)},

@@ -1,4 +1,4 @@
-"""tools/setup: all that is missing is installed at once; what may be missing is said aloud."""
+"""tools/setup installs everything missing in one call, and reports what is optional and missing."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ peers   tool-c  c-tool
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A checkout whose apt-get notes its calls and installs all but the packages in `refused`."""
+    """A checkout with a stand-in for apt-get: it notes its calls and refuses those in `refused`."""
     (tmp_path / "tools").mkdir()
     shutil.copy(project.root() / "tools" / "setup", tmp_path / "tools")
     packages = PACKAGES.format(folder=tmp_path)
@@ -47,7 +47,7 @@ def setup(tree: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def asked(tree: Path) -> list[str]:
-    """What apt-get was asked to install, call by call."""
+    """The packages that apt-get was asked to install, call by call."""
     lines = (tree / "asked").read_text().splitlines()
     return [line.partition("recommends ")[2] for line in lines if line.startswith("install")]
 

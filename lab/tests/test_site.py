@@ -1,4 +1,4 @@
-"""The pages as a site: it builds, and a link to nothing is found, wherever it stands and leads."""
+"""The site of the docs: it builds, and the build fails for each kind of broken link."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ COPIED = ("docs", "tools", "README.md", "mkdocs.yml")
 
 @pytest.fixture(scope="module")
 def mkdocs() -> str:
-    """Its program, in the environment that tools/site makes for it."""
+    """The path of mkdocs, in the environment that tools/site makes for it."""
     found = ROOT / "build" / "site" / "bin" / "mkdocs"
     if not found.exists():
         made = [ROOT / "tools" / "site", ROOT / "out" / "site"]
@@ -26,7 +26,7 @@ def mkdocs() -> str:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """The pages, to be changed, among links to all that they may lead to."""
+    """A copy of the pages, to be changed, beside symlinks to the files that they may link to."""
     for path in ROOT.iterdir():
         if path.name not in COPIED:
             (tmp_path / path.name).symlink_to(path)

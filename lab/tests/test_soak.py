@@ -1,4 +1,4 @@
-"""`hakmem soak` from the outside, on a stand-in program that may do everything wrong."""
+"""`hakmem soak` as a user runs it, on a stand-in program that fails in every way."""
 
 import json
 import os
@@ -114,7 +114,7 @@ def test_a_library_that_is_built_again_meanwhile_is_not_recorded(
 
 
 def test_a_library_that_does_not_serve_is_no_soak(own: Stand, quick: Quick) -> None:
-    # Built without its proof: it says that it is hakmem, but not in the process itself.
+    # The silent stand-in claims to be hakmem, but leaves no proof in the process.
     done = ran(quick("--lib", own.silent), 1)
     assert "the process did not say that it was loaded" in done.stderr
 
@@ -163,7 +163,7 @@ SLEEPY = "import time; x = bytearray(9 << 20); time.sleep({})"
 
 
 def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
-    # It ends once it has been seen with all that it holds.
+    # The command ends after it has been sampled with its whole memory.
     held = "import sys, time; x = bytearray(9 << 20)"
     waits = "epochs = lambda: sum(line[0].isdigit() for line in open(sys.argv[1]))\n"
     waits += "before = epochs()\nwhile epochs() < before + 10: time.sleep(0.01)"
@@ -175,7 +175,7 @@ def test_any_command_is_sampled_from_outside(own: Stand, out: Path) -> None:
     assert out.with_suffix(".log").read_text() == "of its own\n"
     found = epochs_csv.parse(out.read_text())
     assert "ops_per_s" not in found.columns
-    assert found.columns["rss_kb"].max() > 9000  # at the last epoch it may be on its way out
+    assert found.columns["rss_kb"].max() > 9000  # in the last epoch it may be exiting
     assert found.facts["end"].endswith("status 0")
 
 
@@ -295,7 +295,7 @@ def test_the_benchmark_prints_the_documented_columns_and_counts_live_bytes() -> 
     argv = [program, "--seconds=0.2", "--epoch-sec=0.05", "--ws=200000", "--min=512", "--max=512"]
     found = epochs_csv.parse(run(argv, project.root()).stdout)
     assert list(found.columns) == list(epochs_csv.COLUMNS)
-    # Half of the slots are occupied, give or take; every block has 512 bytes or a little more.
+    # About half of the slots are occupied, with blocks of 512 bytes each.
     assert found.columns["live_kb"][-1] == pytest.approx(200000 / 2 * 0.5, rel=0.1)
     assert (found.columns["committed_kb"] > found.columns["live_kb"]).all()
     assert (found.columns["rss_kb"] > found.columns["live_kb"]).all()

@@ -1,4 +1,4 @@
-"""What a soak's analysis says, against soaks whose truth is known; and its own error rates."""
+"""A soak's analysis on simulated soaks whose truth is known, and its error rates."""
 
 import io
 import re
@@ -16,7 +16,7 @@ from scipy.signal import lfilter
 
 
 def correlated(rng: np.random.Generator, soaks: int, epochs: int, rho: float) -> np.ndarray:
-    """Series around 0 with variance 1 in which each epoch resembles the one before."""
+    """Series with mean 0 and variance 1, where `rho` is the correlation of neighbouring epochs."""
     burn = 200
     shocks = rng.standard_normal((soaks, epochs + burn)) * np.sqrt(1 - rho**2)
     return lfilter([1.0], [1.0, -rho], shocks, axis=1)[:, burn:]
@@ -31,7 +31,7 @@ def of(**columns: np.ndarray) -> Soak:
 
 
 def test_raw_epochs_see_trends_that_are_not_there_and_block_medians_rarely_do() -> None:
-    """300 soaks of 300 epochs without any trend; each test at 5 %."""
+    """300 soaks of 300 correlated epochs without a trend; each test at 5 %."""
     epochs = correlated(np.random.default_rng(1), 300, 300, 0.8)[:, 75:]
     x = np.arange(epochs.shape[1]) - (epochs.shape[1] - 1) / 2
     slopes = epochs @ x / (x @ x)
@@ -60,7 +60,7 @@ def test_block_medians_leave_out_epochs_in_front() -> None:
     ("per_run_kb", "state"), [(8000, "drifts"), (300, "none"), (-8000, "none"), (1024, "open")]
 )
 def test_planted_leaks(per_run_kb: float, state: str) -> None:
-    """The margin is 1 MiB here: a leak above it is found, one below passes, one on it is open."""
+    """The margin is 1 MiB: a leak above it drifts, one below does not, one of that size is open."""
     rng = np.random.default_rng(3)
     trend = per_run_kb * np.arange(400) / 400
     rss = 40000 + trend + 300 * correlated(rng, 1, 400, 0.5)[0]
@@ -103,7 +103,7 @@ def test_what_changes_only_in_the_end_is_seen(column: str, by: float, noise: flo
     assert 360 <= change.t_s <= 380
     assert change.after / change.before == pytest.approx(by, abs=0.02)
     values[370:] /= by
-    values[396:] *= by  # of what is so short nothing is said
+    values[396:] *= by  # too short to be reported
     found = analysis.analyze(of(**{column: values}))
     assert (found.drift[column].state, found.changes[column]) == ("none", [])
 

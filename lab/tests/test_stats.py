@@ -1,4 +1,4 @@
-"""The statistics against known values, against scipy, and against their own promise."""
+"""The statistics against known values and against scipy."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def test_signed_rank_distribution_against_counting() -> None:
 
 @pytest.mark.parametrize("alpha", [0.05, 0.0182])
 def test_interval_inverts_the_test_of_scipy(alpha: float) -> None:
-    """Just inside an end the test does not reject; just outside it does."""
+    """scipy's test rejects a shift just outside an end of the interval, not one just inside."""
     low, high = (float(end[0]) for end in protocol.ends(np.array([DATA]), alpha))
 
     def p(shift: float) -> float:

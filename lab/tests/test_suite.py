@@ -1,4 +1,4 @@
-"""`hakmem compare --bench`: verdicts over benchmarks, their record, its table, and going on."""
+"""`hakmem compare --bench`: verdicts over benchmarks, their record, its table, --resume."""
 
 import io
 import lzma
@@ -48,7 +48,7 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
     # Above the floor: (1 - 0.2) ÷ (2 - 0.2).
     assert values["random_mixed_256 against system"] == pytest.approx(0.8 / 1.8, rel=1e-4)
     assert values["random_mixed_256 cpu against system"] == pytest.approx(0.5)
-    # The oracle: the best rival's, and over all the geometric mean, which is of whole times.
+    # The oracle is the best rival; the mean over rows is geometric, and of whole times.
     assert values["prodcons against the oracle"] == pytest.approx(1.25)
     assert values["random_mixed_256 against the oracle"] == pytest.approx(0.8 / 0.6, rel=1e-4)
     assert values["random_mixed_256 cpu against the oracle"] == pytest.approx(1.25)
@@ -73,7 +73,8 @@ def test_wins_and_losses_of_time_and_memory_are_recorded(world: World) -> None:
 
 
 def test_a_mean_of_variations_knows_the_errors_of_its_rows(world: World) -> None:
-    """A verdict's interval holds over all looks, and is wider; older records have only that."""
+    """Its interval is narrower than one from the rows' intervals, which hold over all looks. Older
+    records have only those."""
     rng = np.random.default_rng(1)
 
     def noisy(trial: Trial) -> Sample:
@@ -99,7 +100,7 @@ def test_a_mean_of_variations_knows_the_errors_of_its_rows(world: World) -> None
 
 
 def test_a_row_above_a_floor_whose_whole_time_was_not_recorded_is_in_no_mean(world: World) -> None:
-    """As older records are."""
+    """Older records have no whole time of such rows."""
     world.run(world.request("prodcons", "random_mixed_256", "random_mixed_400"))
     (record,) = world.own.records("suite")
     parts = [dict(part.body) for part in world.own.records("comparison")]
@@ -119,13 +120,13 @@ def test_a_row_above_a_floor_whose_whole_time_was_not_recorded_is_in_no_mean(wor
 
 
 def test_where_more_is_better_all_ratios_are_in_one_direction(world: World) -> None:
-    """The one that takes twice as long has twice the figure, so that it is the better one."""
+    """With --better higher the slower program has the larger figure, and so the better ratio."""
     world.run(world.request("prodcons", metric=r'regex:"seconds": *([\d.]+)', better="higher"))
     metrics = world.whole()["metrics"]
     ratios = {n: metrics[f"prodcons against {n}"]["value"] for n in ("system", "rival.so")}
     assert ratios == pytest.approx({"system": 0.5, "rival.so": 1.25})
     assert metrics["prodcons against the oracle"]["value"] == pytest.approx(0.5)
-    # Nobody knows whether that is a time.
+    # A figure by regex may not be a time.
     assert "time against the oracle" not in metrics
     report = suites.suite(Asked(world.own.records("suite")[0]), world.whole())
     assert 'class="loss"' in report["forest"]
@@ -303,7 +304,7 @@ def test_a_library_that_is_built_again_meanwhile_stops_it(world: World) -> None:
     assert {v.body["suite"] for v in world.own.records("comparison")} == {"batch_lifo"}
 
 
-# ---- going on ----
+# ---- --resume ----
 
 
 def test_how_long_slow_benchmarks_take_is_said(world: World) -> None:
@@ -350,7 +351,7 @@ def test_an_interrupted_run_goes_on_where_it_was(world: World) -> None:
 def test_a_run_with_paths_inside_the_checkout_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are recorded from its root on."""
+    """Such paths are recorded relative to the root; --resume still recognizes them."""
     inside = project.root() / "out" / "x"
     argv = ["hakmem", "compare", "--lib", f"{inside}.so", "batch_lifo"]
     monkeypatch.setenv("HAKMEM_PROF_PATH", str(inside))

@@ -1,4 +1,4 @@
-"""The rules of a comparison over many rows: words, blocks, samples, which benchmarks."""
+"""The rules of a comparison over many rows: words, blocks, samples, choice of benchmarks."""
 
 import math
 from dataclasses import replace
@@ -88,7 +88,7 @@ def test_so_few_blocks_that_nothing_could_be_decided_are_refused() -> None:
 
 
 def of_batches(metric: str) -> Track:
-    """A track of two cells whose samples do 1000 rounds."""
+    """A track of two cells whose samples each do 1000 rounds."""
     command = SUITE.command("batch_lifo")
     own = work.Work("batch_lifo", command=command, amount=1000)
     return Track("batch_lifo", "target", choose(metric, "batch_lifo"), dict.fromkeys("AB", own))
@@ -108,14 +108,14 @@ def test_a_block_has_as_many_samples_as_fill_its_seconds() -> None:
     assert turns(0.02, 0.03, 1.0) == 25
     assert turns(0.02, 0.03, 0.0) == 1
     assert turns(2.0, 2.0, 1.0) == 1
-    # What takes long to begin is not begun so often.
+    # A program with a long start-up is started less often.
     assert turns(0.01, 0.3, 1.0) == 5
     assert turns(0.02, 0.03, 1.0, "rss") == 1
 
 
 def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
     track = of_batches("cpu")
-    # Of either sample a tenth of the time is its beginning; the pair takes 1 s, there and back 2 s.
+    # A tenth of each sample is start-up. A pair takes 1 s, so one turn, there and back, takes 2 s.
     found = {at: Sample("x", wall_s=0.5, result={"seconds": 0.45}) for at in "AB"}
 
     def sized(most_s: float) -> tuple[int, int, float]:
@@ -125,7 +125,7 @@ def test_where_time_is_short_samples_are_fewer_and_then_shorter() -> None:
     assert sized(math.inf) == (5, 1000, 10.0)
     assert sized(7.0) == (3, 1000, 6.0)
     assert sized(1.1) == (1, 500, 1.1)
-    # It is its beginning that would be measured.
+    # Never shorter than a quarter: else start-up would be measured.
     assert sized(0.0) == (1, 250, 0.65)
 
 

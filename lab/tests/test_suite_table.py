@@ -1,4 +1,4 @@
-"""`hakmem compare --bench`: the table of what was recorded in a document, and its page."""
+"""`hakmem compare --bench`: the table made from a record for a document, and its page."""
 
 import io
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_table_of_a_setting_and_one_rival_is_headed_by_their_names(world: Worl
         "| 1.95 | 0.98 | ▼ 2.00 [2.00–2.00] | 2.00 [2.00–2.00] |"
     )
     assert "secure over 3 rows: against hakmem 2 ▲; in peak memory against hakmem 2 ▼." in made
-    # The tail of single calls is no time.
+    # The latency of single calls does not enter the mean of times.
     assert "secure needs 0.50 [0.50–0.50] of its time (1)" in made
     assert "Failed and left out: aligned: secure (" in made
     assert "Rivals: hakmem " in made

@@ -1,4 +1,4 @@
-"""Tables in a terminal: nothing is cut off that no column is meant for, however narrow it is."""
+"""Tables in a terminal: no cell is cut off at any width, except in columns meant for it."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""What others do with hakmem: run a tool, build a program of their own against a package."""
+"""hakmem as its users have it: runs tools, builds programs against an installed package."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from standing import need, unset
 
 CONSUMER = project.root() / "tests" / "packages"
 VERSION = re.search(r'HK_VERSION "(.+)"', (project.root() / "src/base/base.h").read_text())
-# A caller's preload, and what make says to its own children, are not the user's.
+# A user's environment: without the preload and options of the caller, or what make passes down.
 CLEAN = unset("LD_PRELOAD", "HAKMEM_", "LAB_", "MAKE")
 
 
@@ -22,7 +22,7 @@ def run(
     trouble: Sequence[str] = (),
     **environment: str,
 ) -> subprocess.CompletedProcess[str]:
-    """`trouble`: what it says where it cannot fetch what it needs, which is no failure."""
+    """Runs a tool. If it fails with one of `trouble`, a network's failure, the test skips."""
     done = subprocess.run(
         [str(word) for word in argv],
         cwd=cwd,
@@ -49,14 +49,14 @@ def build_consumer(folder: Path, *settings: str) -> None:
 
 
 def run_consumer(folder: Path) -> None:
-    """Its programs, in both languages and linked in both ways, are on this version."""
+    """Each built program, shared or static, reports this version of hakmem."""
     for name in ("in_c", "in_cxx", "own_operators"):
         for form in ("hakmem", "static"):
             assert run([folder / f"{name}_{form}"], folder).stdout.strip() == version()
 
 
 def link_by_pkg_config(prefix: Path, folder: Path) -> Path:
-    """A program in C, built in `folder` as the hakmem.pc below `prefix` says, that has run."""
+    """Builds a C program in `folder` by the hakmem.pc below `prefix`, and runs it."""
     need("pkg-config")
     found = next(prefix.rglob("hakmem.pc")).parent
     flags = run(["pkg-config", "--cflags", "--libs", "hakmem"], folder, PKG_CONFIG_PATH=str(found))

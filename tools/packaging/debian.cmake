@@ -1,8 +1,9 @@
-# Debian packages, made by cpack of an installation in /usr (the preset debian, `make deb`):
-#   libhakmem0     the shared library, named after its SONAME so that a later one can be beside it
-#   libhakmem0-dbgsym  what debuggers and heap profiles ask for of it, kept apart by build
-#   libhakmem-dev  what is needed to build with it: header, archive, link, packages of CMake and pkg-config
-#   hakmem         the command, for the Python of the system; a Debian that has older libraries than it needs takes the wheel
+# Debian packages, made by cpack from an installation in /usr (the preset debian, `make deb`):
+#   libhakmem0         the shared library, named after its SONAME so that a later one can be beside it
+#   libhakmem0-dbgsym  its debug information for debuggers and heap profiles, filed by build ID
+#   libhakmem-dev      what building with it needs: headers, archive, symlink, CMake and pkg-config files
+#   hakmem             the command, for the system's Python; on a Debian whose Python libraries are too
+#                      old for it, use the wheel
 if(NOT CMAKE_INSTALL_PREFIX STREQUAL "/usr")
     message(FATAL_ERROR "HAKMEM_DEBIAN needs -DCMAKE_INSTALL_PREFIX=/usr: it decides where libraries lie")
 endif()
@@ -14,16 +15,16 @@ set(components runtime symbols development command)
 set(packages libhakmem${soversion} libhakmem${soversion}-dbgsym libhakmem-dev hakmem)
 set(release 1)
 set(made ${PROJECT_BINARY_DIR}/packaging)
-set(python lib/python3/dist-packages) # python's own place for the command
-set(checked ${CMAKE_INSTALL_LIBDIR}/hakmem${soversion}) # checked copying, beside a later one's
+set(python lib/python3/dist-packages) # where Debian's Python looks for modules
+set(checked ${CMAKE_INSTALL_LIBDIR}/hakmem${soversion}) # checked copying; versioned, so that a later one can be beside it
 
 # ---- files that only the packages have -----------------------------------------------------------
 
-string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # or what SOURCE_DATE_EPOCH says
+string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # SOURCE_DATE_EPOCH if it is set
 configure_file(${CMAKE_CURRENT_LIST_DIR}/changelog.in ${made}/changelog @ONLY)
 execute_process(COMMAND gzip -9nc ${made}/changelog
     OUTPUT_FILE ${made}/changelog.Debian.gz COMMAND_ERROR_IS_FATAL ANY)
-# The command's reports have a file of others in them.
+# The command's package holds ECharts, which has a licence of its own.
 file(COPY_FILE ${PROJECT_SOURCE_DIR}/LICENSE ${made}/copyright)
 set(vendor ${PROJECT_SOURCE_DIR}/lab/hakmem/report/vendor)
 file(STRINGS ${vendor}/echarts.NOTICE notice)
@@ -49,7 +50,7 @@ foreach(component package IN ZIP_LISTS components packages)
     install(FILES ${made}/changelog.Debian.gz DESTINATION ${folder} COMPONENT ${component})
 endforeach()
 
-# CPACK_STRIP_FILES leaves archives as they are. This one keeps its symbols.
+# CPACK_STRIP_FILES does not strip archives: this strips debug information, and keeps symbols.
 install(CODE "execute_process(
     COMMAND \"${CMAKE_STRIP}\" --strip-debug --enable-deterministic-archives
         \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libhakmem.a\"
@@ -57,8 +58,8 @@ install(CODE "execute_process(
 
 install(TARGETS hakmem_check LIBRARY DESTINATION ${checked} COMPONENT runtime)
 
-# What the libraries are stripped of, where debuggers look for the build. (CPack's own way to make such a package adds
-# scripts to the library's.)
+# The libraries' debug information, where debuggers look for it by build ID. (CPack's own debug packages
+# would add scripts to the library's package.)
 foreach(library hakmem hakmem_check)
     install(CODE "execute_process(COMMAND \"${CMAKE_READELF}\" -n \"$<TARGET_FILE:${library}>\"
         OUTPUT_VARIABLE notes COMMAND_ERROR_IS_FATAL ANY)
@@ -74,7 +75,7 @@ foreach(library hakmem hakmem_check)
         PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)" COMPONENT symbols)
 endforeach()
 
-# With what says its version; the libraries are the other package's.
+# The command, with metadata that states its version; its libraries are symlinks to libhakmem0's.
 install(DIRECTORY lab/hakmem DESTINATION ${python} COMPONENT command
     PATTERN __pycache__ EXCLUDE PATTERN ".*" EXCLUDE)
 set(names libhakmem.so libhakmem_check.so)
@@ -93,19 +94,19 @@ execute_process(COMMAND gzip -9nc ${CMAKE_CURRENT_LIST_DIR}/hakmem.1
     OUTPUT_FILE ${made}/hakmem.1.gz COMMAND_ERROR_IS_FATAL ANY)
 install(FILES ${made}/hakmem.1.gz DESTINATION share/man/man1 COMPONENT command)
 
-# The loader's cache is made again by a trigger, so that the packages need no script.
+# A trigger updates the loader's cache, so that the packages need no scripts.
 file(WRITE ${made}/triggers "activate-noawait ldconfig\n")
 file(WRITE ${made}/shlibs
     "libhakmem ${soversion} libhakmem${soversion} (>= ${PROJECT_VERSION})\n")
 configure_file(${CMAKE_CURRENT_LIST_DIR}/depends.cmake.in ${made}/depends.cmake @ONLY)
 
-# ---- what they say of themselves -----------------------------------------------------------------
+# ---- the packages' control fields ----------------------------------------------------------------
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_PACKAGE_NAME hakmem)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # else it goes before each package's own
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "") # else it would precede each package's own
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

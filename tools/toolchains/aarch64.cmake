@@ -1,4 +1,4 @@
-# aarch64 by Debian's cross compiler, its programs run by qemu (tools/setup portability).
+# aarch64 by Debian's cross compiler; qemu runs the programs (tools/setup portability).
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -1,5 +1,5 @@
-# musl by Debian's musl-gcc (tools/setup portability). There is no C++ library for it: what is C++ here is compiled
-# without one, and no program in C++ is linked.
+# musl by Debian's musl-gcc (tools/setup portability). It has no C++ library: C++ sources are compiled
+# without one, and no C++ program is linked.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_C_COMPILER musl-gcc)
 set(CMAKE_CXX_COMPILER g++)

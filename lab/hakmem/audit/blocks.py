@@ -1,8 +1,8 @@
-"""The generated tables and pictures of documents: finding them, making them again.
+"""The generated tables and pictures of documents: finds them, and makes them again.
 
 `<!--claims:begin verdict=ID[,ID…]-->` … `<!--claims:end-->` is made from verdict records or, with
 the ID of one `suite`, from its comparisons, or from one `hotpath` of the method emulated;
-`<!--corruption:begin-->` … `<!--corruption:end-->` from the `conformance` that it names itself;
+`<!--corruption:begin-->` … `<!--corruption:end-->` from the `conformance` record whose ID is in it;
 `<!--scorecard:begin FILE-->` … `<!--scorecard:end-->` from the targets in evidence/ and the ledger;
 `<!--picture:begin FILE verdict=ID[,ID…]-->` … `<!--picture:end-->` shows FILE, which is drawn from
 suites (`drawing`).
@@ -31,7 +31,7 @@ _BLOCK = re.compile(
 )
 _STRAY = re.compile(r"<!--(?:claims|scorecard|picture|corruption):(?:begin|end)[^>]*-->")
 _RECORD = re.compile(r"\| \[([0-9a-f]{12})\]\([^|]*\) \|$", re.MULTILINE)
-# Not what is shown as stale, nor a run that hakmem itself failed.
+# A scorecard's rows that must hold now: none shown as stale, none that hakmem itself failed.
 _HOLDS = re.compile(rf"^\|(?!.*(?:~ stale|hakmem failed)).*{_RECORD.pattern}", re.MULTILINE)
 _HEAD = (
     "| question | metric | estimate | interval | verdict | measured |\n|---|---|--:|--:|---|---|\n"
@@ -40,7 +40,7 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Block:
-    """A generated table: `start` and `end` are the offsets of its text in the document."""
+    """A generated table or picture: the offsets `start` and `end` are those of its text."""
 
     kind: str
     source: str
@@ -51,7 +51,7 @@ class Block:
 
     @property
     def ids(self) -> list[str]:
-        """The records whose figures it states as those that hold."""
+        """The ids of the records whose figures it states as holding."""
         if self.kind == "scorecard":
             return _HOLDS.findall(self.text)
         if self.kind == "corruption":
@@ -60,12 +60,12 @@ class Block:
 
     @property
     def file(self) -> str:
-        """Of a picture: where it is, seen from the document."""
+        """The path of a picture, relative to the document."""
         return self.source.partition(" ")[0]
 
     @property
     def rows(self) -> int:
-        """Lines with figures; of a scorecard those with a record."""
+        """The number of lines with figures; of a scorecard, those with a record."""
         if self.kind == "scorecard":
             return len(_RECORD.findall(self.text))
         if self.kind == "picture":
@@ -90,13 +90,13 @@ def find(text: str) -> list[Block]:
 
 
 def without(text: str) -> tuple[str, list[int]]:
-    """The text with its blocks and code blanked, and the lines of marks that make no block."""
+    """The text with blocks and fenced code blanked, and the lines of marks that form no block."""
     masked = _BLOCK.sub(scanner.spaces, scanner.without_code(text))
     return masked, [masked.count("\n", 0, m.start()) + 1 for m in _STRAY.finditer(masked)]
 
 
 def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
-    """What belongs between the marks; LabError where it cannot be made."""
+    """The text that belongs between the marks; LabError where it cannot be made."""
     if block.kind == "scorecard":
         return scorecard.block(scorecard.rows(root, records))
     if block.kind == "picture":
@@ -113,7 +113,7 @@ def render(block: Block, root: Path, records: Mapping[str, Record]) -> str:
 
 
 def drawing(block: Block, records: Mapping[str, Record]) -> str:
-    """What belongs into the file of a picture; LabError where it cannot be drawn."""
+    """The content of a picture's file; LabError where it cannot be drawn."""
     chosen = _chosen(block, records)
     if {record.kind for record in chosen} != {"suite"}:
         raise LabError(f"a picture is drawn from suites: {block.source}")

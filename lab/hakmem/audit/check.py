@@ -12,7 +12,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
 
-# Of a scorecard, in a shallow clone.
+# Why a scorecard is neither checked nor made in a shallow clone.
 WITHOUT_HISTORY = "without the whole history nobody can say what is stale"
 
 
@@ -20,7 +20,7 @@ WITHOUT_HISTORY = "without the whole history nobody can say what is stale"
 class Audit:
     """One pass over documents and messages: what was seen, and what is wrong.
 
-    Documents of `history` say what was measured when: their evidence may be stale.
+    Documents of `history` say what was measured when, so their evidence may be stale.
     """
 
     root: Path
@@ -39,7 +39,7 @@ class Audit:
     def of(
         cls, root: Path, ledger: Ledger, stale_after: int, history: Collection[Path] = ()
     ) -> "Audit":
-        """Begins by verifying the ledger: only records that verify are evidence."""
+        """A new audit. It verifies the ledger first: only records that verify are evidence."""
         checked = verify(ledger)
         problems = [f"ledger: {problem}" for problem in checked.problems]
         notes = [f"ledger: {note}" for note in checked.notes]
@@ -79,7 +79,7 @@ class Audit:
             )
 
     def incomplete(self) -> None:
-        """Says what a clone without the whole history cannot be asked."""
+        """Adds a note on what cannot be checked in a shallow clone."""
         if self.evidence.shallow:
             self.notes.append(
                 "the history is incomplete (a shallow clone): commit messages before its first "
@@ -103,9 +103,9 @@ class Audit:
         ]
 
     def _block(self, where: str, folder: Path, block: blocks.Block, fresh: bool) -> None:
-        """A scorecard is of now, wherever it stands; a picture's file lies in or below `folder`."""
+        """Checks a block. A scorecard must always be fresh; a picture lies relative to `folder`."""
         self.generated += block.rows
-        tried = block.kind == "corruption"  # the record's own date stands for it
+        tried = block.kind == "corruption"  # it names its record, which has a date
         fresh = not tried and (fresh or block.kind == "scorecard")
         for id in block.ids:
             self.problems += [f"{where}: {why}" for why in self.evidence.objections(id, fresh)]
@@ -129,7 +129,7 @@ class Audit:
             )
 
     def _says_when(self, block: blocks.Block, id: str) -> bool:
-        """Whether the table has the date of the record, and the commit that it was measured at."""
+        """Whether the table has the date of the record, and the commit at which it was measured."""
         record = self.evidence.records.get(id)
         if record is None:
             return True
@@ -153,7 +153,7 @@ def is_checkout(root: Path) -> bool:
 
 
 def documents(root: Path) -> list[Path]:
-    """All Markdown files that are or would be committed."""
+    """All Markdown files that are or would be committed; LabError for no git checkout."""
     listed = git.ask(root, "ls-files", "-z", "-co", "--exclude-standard", "*.md")
     if listed is None or not is_checkout(root):
         raise LabError(f"{root} is no git checkout: name the files to audit")
@@ -161,7 +161,7 @@ def documents(root: Path) -> list[Path]:
 
 
 def messages(root: Path, settings: Settings, shallow: bool = False) -> list[tuple[str, str]]:
-    """Commits and their messages since the last release, and since the rules hold.
+    """(commit, message) since the last release and since `messages_from`, without the excused ones.
 
     In a shallow clone that does not reach back so far: all there are.
     """
@@ -181,7 +181,8 @@ def _has(root: Path, commit: str) -> bool:
 
 
 def write(root: Path, files: Sequence[Path], ledger: Ledger) -> None:
-    """Makes the generated tables of the files again."""
+    """Makes the generated tables and pictures of the files again. LabError, before anything is
+    written, where there is a scorecard and the clone is shallow."""
     records = verify(ledger).records
     texts = {path: path.read_text(encoding="utf-8") for path in files}
     for path, text in texts.items():

@@ -1,22 +1,22 @@
 """Whether a record may be cited, and whether a cited figure is the recorded one.
 
-May be cited: a record that verifies, is ok, as are those it is derived from, was measured on a
-clean tree and is not stale. Stale is what was measured
+A record may be cited if it verifies, is ok, as are those it is derived from, was measured on a
+clean tree and is not stale. It is stale if it was measured
 
 - with another definition of a benchmark: where the record states what it ran (`benchmarks`, a list
   of `works` by name), each `definition` must be what the program, the harness and the arguments
-  hash to now, of a real program its command line and inputs; a user's own command has none. Where
-  it does not state it, all of bench/ must be as it was at its commit;
+  hash to now, for a real program its command line and inputs; a user's own command has none. Where
+  the record does not state it, all of bench/ must be as it was at its commit;
 - with another definition of a matrix that comes with the lab;
 - on an old source: its commit must be in the history of HEAD (or one with the same tree, so that
-  amending a message loses nothing), and at most `stale_after` later commits may have changed src/
-  or include/. Uncommitted changes there count as one more.
+  amending a message loses nothing), and at most `stale_after` later commits may have changed the
+  library's source (provenance.OF_LIBRARY). Uncommitted changes there count as one more.
 
-Commit messages, and documents that are history, may cite what is stale (`fresh=False`), but nothing
-whose commit is not in the history of HEAD.
+Commit messages and documents of history may cite stale records (`fresh=False`), but none whose
+commit is not in the history of HEAD.
 
-A shallow clone does not have that history: what is measured at a commit it does not know is held to
-everything else, and counted in `unplaced`.
+A shallow clone does not have that history: a record of a commit that it lacks is held to everything
+else, and counted in `unplaced`.
 """
 
 import math
@@ -49,8 +49,8 @@ NUMERALS = str.maketrans(
 class Evidence:
     """The records that verify, and the checkout `root` that they are held against.
 
-    `ages` collects, for each record that was asked for, how many source commits it is behind,
-    `unplaced` those whose commit a shallow clone does not have.
+    `ages` has, for each record asked for, how many source commits it is behind; `unplaced` has
+    those whose commit a shallow clone lacks.
     """
 
     root: Path
@@ -62,7 +62,7 @@ class Evidence:
     _age_of: dict[str, int | None] = field(default_factory=dict, repr=False)
 
     def objections(self, id: str, fresh: bool = True) -> list[str]:
-        """Why the record must not be cited; nothing if it may. Not `fresh`: it may be stale."""
+        """Why the record must not be cited; empty if it may. Without `fresh` it may be stale."""
         if (id, fresh) not in self._judged:
             self._judged[id, fresh] = self._judge(id, fresh)
         return self._judged[id, fresh]
@@ -102,7 +102,7 @@ class Evidence:
 
     @cached_property
     def _history(self) -> dict[str, str]:
-        """Commits of HEAD's history, by their own hash and by their tree's."""
+        """The commits of HEAD's history, by their own hash and by the hash of their tree."""
         log = git.ask(self.root, "log", "--format=%H %T") or ""
         rows = [line.split() for line in log.splitlines()]
         return {tree: commit for commit, tree in rows} | {commit: commit for commit, _ in rows}
@@ -130,14 +130,15 @@ class Evidence:
             )
 
     def age(self, record: Record) -> float:
-        """How many source commits it is behind; infinite where it has no place in the history."""
+        """How many source commits it is behind; infinite if its commit is not in the history."""
         source = self._source(record.body)
         commit = self._commit(source) if isinstance(source, Mapping) else None
         age = self._age(commit) if commit else None
         return math.inf if age is None else age
 
     def _age(self, commit: str) -> int | None:
-        """How many source commits came after; asked once for all records of a commit."""
+        """How many commits changed the source after this one, uncommitted changes being one more;
+        None: git cannot say. git is asked once per commit."""
         if commit not in self._age_of:
             later = git.ask(self.root, "rev-list", "--count", f"{commit}..HEAD", "--", *SOURCE)
             known = later is not None and self._uncommitted is not None
@@ -159,8 +160,8 @@ class Evidence:
 
 
 def definition(name: str, work: Mapping[str, Any], root: Path) -> str | None:
-    """As it is now: of a benchmark of the suite, of the `executable` that it states, or of a real
-    program."""
+    """The present definition: of a benchmark of the suite, of the `executable` that the work
+    states, or of a real program; None where there is none."""
     command = next((c for c in SUITE.commands if c.name == name), None)
     if "executable" in work:
         command = Command(name, work["executable"], tuple(work["arguments"]))
@@ -173,15 +174,15 @@ def definition(name: str, work: Mapping[str, Any], root: Path) -> str | None:
 
 
 def stated(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """What was run by name, its definition None for a user's command; empty if not stated."""
+    """What a record ran, by name; a user's command has the definition None. Empty if not stated."""
     works = {name: w for track in body.get("benchmarks", ()) for name, w in track["works"].items()}
-    # A benchmark of ours that was run as a command of one's own states nothing.
+    # A record of a user's command that runs one of our benchmarks states no definition of it.
     own = [(n, w.get("arguments")) for n, w in works.items() if w["definition"] is None]
     return {} if any(program in str(own) for program in PROGRAMS) else works
 
 
 def differences(claim: Claim, record: Record) -> list[str]:
-    """What in the shown figure is not what the record says."""
+    """How the shown figure differs from the record, and which rules for ratios it breaks."""
     name, scale = claims.address(claim.address, record.body)
     metric = (record.body.get("metrics") or {}).get(name)
     if metric is None:
@@ -235,7 +236,7 @@ def _ratio_rules(
 
 
 def _show(value: float, unit: str, scale: str | None, like: str) -> str:
-    """The recorded value with as many decimals as `like` has."""
+    """The recorded value, rounded to as many decimals as `like` has."""
     decimals = len(like.partition(".")[2])
     return claims.rounded(claims.scaled(value, unit, scale)[0], decimals)
 

@@ -1,7 +1,7 @@
-"""What in a text is a figure of performance: a number, or a word for one, and what it is said of.
+"""Finds the figures of performance in a text: a number, or words for one, with what it is said of.
 
-A form of speech is one regular expression, put together from named pieces. Forms that overlap are
-one figure, so that each is shown whole. Pure.
+A form of speech is one regular expression, put together from named pieces. Overlapping matches are
+one figure, so that it is shown whole. Pure.
 """
 
 import html
@@ -28,7 +28,7 @@ PART = r"""(?i:\b(?:half|(?:an?|one|two|three|four|\d+)[\s-]
 
 # ---- what they are said of ----
 
-# Words that make a number a comparison; the first of them are of nothing but speed and cost.
+# Comparisons. SPEEDIER are of nothing but speed and cost.
 SPEEDIER = r"(?i:(?:faster|slower|quicker|leaner|cheaper|costlier)\b)"
 THAN = rf"""(?:{SPEEDIER}|(?i:(?:lighter|heavier|smaller|larger|bigger|shorter|longer|lower|higher
     |better|worse|less|more|fewer)\b))"""
@@ -56,8 +56,7 @@ LINK = r"""(?:\s?[:=≈~<>≤≥(]|\s(?i:of|is|was|are|were|at|to|by|from|about|
     |nearly|roughly|under|below|over|above|down|up|stays?|stayed|hits?|reach(?:es|ed)?
     |drops?|dropped|falls?|fell|sinks?|sank|shrinks?|shrank|grows?|grew|goes|went|rises?|rose
     |climbs?|climbed|improve[sd]?|(?:in|de)creased?)\b)*\s?"""
-# Behind such a number: no unit, and no noun that it would be the number of ("throughput at 8192
-# slots").
+# What follows such a number: no unit, and no noun that it counts ("throughput at 8192 slots").
 ALONE = r"""(?![\w%-])(?!\.\d)(?!\s(?!(?:with|without|and|or|on|at|in|for|than|when|where|but|to|by
     |against|vs|versus|instead|from|as|while|here|now|under|after|before)\b)[A-Za-z])"""
 RIVAL = r"(?i:\b(?:\w+malloc|glibc|musl|the\sC\slibrary|the\ssystem)\b)"
@@ -85,7 +84,7 @@ BYTES = r"(?:[KMGT]i?B|kB|(?:[Kk]ilo|[Mm]ega|[Gg]iga|[KkMmGg]ebi)?bytes|[Mm]egs?
 # A number with a scale and nothing else: "25.1M".
 SCALE = r"[kKMGT]\b"
 SIZE = rf"{AMOUNT}\s?{BYTES}"
-# Where a name says that memory is meant, "33M" is a size too.
+# Where a word says that memory is meant, "33M" is a size too.
 MEMORY = rf"{AMOUNT}\s?(?:{BYTES}|{SCALE})"
 
 
@@ -197,7 +196,7 @@ _MARKUP = (
 
 
 def figures(block: str) -> Iterator[tuple[int, str]]:
-    """Each figure of a paragraph, list or table: the number of its line from 0, and its words."""
+    """Each figure of a paragraph, list or table: its line, counted from 0, and its words."""
     plain = _plain(block)
     if plain.startswith("|"):
         yield from _table_figures(plain)
@@ -217,7 +216,7 @@ def _plain(block: str) -> str:
 
 
 def _spans(text: str, sizes: bool) -> list[tuple[int, int]]:
-    """Where the figures are, by their place; forms that overlap are one."""
+    """Where the figures are, as offsets; overlapping matches are one."""
     limits = [match.span() for match in _LIMIT.finditer(text)]
     forms = (*_FORMS, _SIZE) if sizes else _FORMS
     found: list[tuple[int, int]] = []

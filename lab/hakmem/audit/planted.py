@@ -1,5 +1,5 @@
-"""Planted violations: before each audit, a small project of its own in which each is refused, and
-in which harmless sentences are not."""
+"""Planted violations: before each audit, a small project is made in which each violation must be
+refused, and harmless sentences must not be."""
 
 import html
 import re
@@ -16,7 +16,7 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.process import provenance, scratch
 
-# What is to be shown of a figure stands between « and »; the audit reads the sentence without them.
+# The audit must report what stands between « and »; it reads the sentence without these.
 FIGURES = (
     # rates
     "It does «25.1 Mops» here.",
@@ -133,7 +133,7 @@ MESSAGE = "message"  # a file in place of the commit message
 
 @dataclass
 class Site:
-    """The small project: a benchmark, a source, a ledger, a document, one that is history, and a
+    """The small project: a benchmark, a source, a ledger, a document, a document of history and a
     commit message, with CLAIMS good claims in all.
 
     `sample`, `dirty` and `verdict` are the ids of its records.
@@ -169,7 +169,7 @@ class Site:
 
 
 def build(root: Path) -> Site:
-    """A checkout with all of it committed."""
+    """Makes a checkout with all of that committed."""
     for name in ("bench/a.c", "src/a.c"):
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text("int a;\n")
@@ -211,9 +211,9 @@ def _git(root: Path, *arguments: str) -> None:
 
 @dataclass(frozen=True)
 class Violation:
-    """What is done to a good site, and words of the problem that must be found then.
+    """What is done to a good site, and words of the problem that the audit must then report.
 
-    Those that are planted `together` share a site, so their words must not be the same.
+    All violations with `together` are planted in one site, so their words must differ.
     """
 
     what: str
@@ -223,7 +223,7 @@ class Violation:
 
 
 def _typed(sentence: str) -> Violation:
-    """A figure in the document; it must be shown as what stands between « and »."""
+    """A figure typed into the document; the audit must report what stands between « and »."""
     shown = re.sub(r"[*`]", "", html.unescape("".join(re.findall("«(.*)»", sentence, re.DOTALL))))
     text = re.sub("[«»]", "", sentence)
     return Violation(
@@ -264,7 +264,7 @@ VIOLATIONS = (
 
 
 def rehearse(violations: Sequence[Violation] = VIOLATIONS) -> list[str]:
-    """What was let through or wrongly refused; nothing, if the audit can be trusted."""
+    """Violations let through and harmless sentences refused; none, if the audit can be trusted."""
     wrong = []
     with scratch.folder("audit") as folder:
         good = build(folder / "good")

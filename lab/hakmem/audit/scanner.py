@@ -18,7 +18,7 @@ _NOCLAIM = {"<": r"<!--\s*noclaim:(?P<reason>.*?)-->", "[": r"\[noclaim:(?P<reas
 
 @dataclass(frozen=True)
 class Claim:
-    """A figure in a text and the address of the metric it is said to be."""
+    """A figure in a text, and the id and address of the metric that it cites."""
 
     line: int
     number: str
@@ -77,7 +77,7 @@ def _blocks(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _take_claims(rest: str, block: str, line: int, brackets: str, found: Found) -> str:
-    """Adds the block's claims; returns the block without them."""
+    """Adds the claims of the block to `found`; returns the block with them blanked."""
     marker = _MARKERS[brackets]
     pattern = rf"(?P<number>{NUMBER})(?P<unit>[^\d<>|\[\]]{{0,40}}?)(?:{INTERVAL}\s*)?\s*{marker}"
 

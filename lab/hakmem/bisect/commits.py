@@ -9,7 +9,7 @@ from hakmem.errors import LabError
 
 @dataclass(frozen=True)
 class Commit:
-    """By its full hash, with the first line of its message."""
+    """A commit by its full hash, with the first line of its message."""
 
     hash: str
     subject: str
@@ -26,14 +26,14 @@ class Commit:
 def between(root: Path, good: str, bad: str) -> list[Commit]:
     """The good end, then all commits up to the bad one, oldest first; a merge counts as one.
 
-    LabError where the one does not lead to the other by first parents.
+    LabError where the good end does not lead to the bad one by first parents.
     """
     ends = [git.resolved(root, name) for name in (good, bad)]
     if ends[0] == ends[1]:
         raise LabError(f"{good} and {bad} are the same commit: there is nothing between them")
     line = git.ask(root, "log", "--first-parent", "--format=%H%x00%P%x00%s", ends[1])
     found: list[Commit] = []
-    rows = line.removesuffix("\n").split("\n") if line else []  # not lines: a subject may end some
+    rows = line.removesuffix("\n").split("\n") if line else []  # a subject may have other line ends
     for row in rows:
         full, parents, subject = row.split("\0")
         found.append(Commit(full, subject, len(parents.split()) > 1))

@@ -29,7 +29,7 @@ from hakmem.process import library
 
 OTHER = "B"
 TREE = "{tree}"
-# What is looked for, and in words; a gain is above 0 where the later commit is better.
+# The change that is looked for; a gain is above 0 where the later commit is better.
 Aim = Literal["any", "worse", "better"]
 
 
@@ -37,7 +37,7 @@ Aim = Literal["any", "worse", "better"]
 class Request(session.Asked):
     """What the user asked for. `repository` None: hakmem's own, whose library is preloaded.
 
-    `most` are the blocks of the first and the last comparison, `blocks` those of a probe.
+    `most`: blocks of the first and of the last comparison; `blocks`: those of a probe.
     """
 
     good: str
@@ -75,7 +75,7 @@ class Compared:
 
 
 class Unusable(Exception):
-    """A commit that does not build, or whose program does not run; with its number."""
+    """The commit of that number does not build, or its program does not run."""
 
     def __init__(self, commit: int, why: str) -> None:
         super().__init__(why)
@@ -84,7 +84,7 @@ class Unusable(Exception):
 
 @dataclass
 class Course:
-    """One bisection while it runs; what is `compared`, and the search, its record will hold."""
+    """One bisection while it runs; `compared` and `search` go into its record."""
 
     request: Request
     commits: Sequence[Commit]
@@ -103,7 +103,7 @@ class Course:
         return self._between_ends() or self._probe() or self._confirm()
 
     def _between_ends(self) -> Finding | None:
-        """A finding where the ends already give one, else None: they differ."""
+        """A finding where the ends already give one; None: they differ."""
         last = self.search.count
         try:
             ends = self._compare("ends", 0, last, self.request.most)
@@ -124,7 +124,7 @@ class Course:
         return None
 
     def _probe(self) -> Finding | None:
-        """Probes until a commit is sure enough, which is None; a finding where none gets there."""
+        """Probes, and returns None once a commit is sure enough; a finding if none gets there."""
         probes = 0
         while probes < self.request.probes:
             now = self.search.posterior()
@@ -151,7 +151,7 @@ class Course:
         return Finding("open", "UNDECIDED", f"{why} {100 * best.chance:.0f} %", best)
 
     def _confirm(self) -> Finding:
-        """Fresh blocks of the suspect against the last commit before it that can be run."""
+        """Compares the suspect with the last commit before it that can be run, by fresh blocks."""
         while True:
             suspect = self.search.found(self.search.posterior())
             assert suspect is not None
@@ -166,8 +166,8 @@ class Course:
         return self._judged(suspect, test, self.search.posterior().change)
 
     def _judged(self, suspect: Suspect, test: Compared, expected: float) -> Finding:
-        """`expected` is the gain that was searched for: of a commit that shows less than half of it
-        it is not said that it was the one, for another build has a difference of its own."""
+        """The finding. `expected` is the gain that was searched for: a commit that shows less than
+        half of it is not named, because any other build differs a little too."""
         name, said = self._named(suspect.commits), difference(test)
         before = f"{self.commits[suspect.before].short}, the commit before"
         if test.decision.verdict == "UNDECIDED" and not protocol.same(test.decision):
@@ -217,7 +217,7 @@ class Course:
                 raise Unusable(number, f"it does not run: {failures[letter]}")
 
     def _side(self, number: int) -> tuple[Cell, Work]:
-        """The commit, built: its library under what is there now, or its own program."""
+        """The commit, built: its library under the programs of now, or its own program."""
         commit, request = self.commits[number], self.request
         try:
             with self.console.status(f"building {commit.short}"):
@@ -249,7 +249,7 @@ class Course:
 
 
 def in_tree(request: Request, commit: Commit, built: Built) -> Work:
-    """The command in the commit's worktree, which it may also name by TREE."""
+    """The command, run in the commit's worktree, which it may also name by TREE."""
     tree = str(built.bench)
     argv = ("env", "-C", tree, *(word.replace(TREE, tree) for word in request.command))
     name = f"{Path(request.command[0]).name} of {commit.short}"
@@ -257,7 +257,7 @@ def in_tree(request: Request, commit: Commit, built: Built) -> Work:
 
 
 def difference(compared: Compared) -> str:
-    """The change of the metric from the one to the other, in per cent, with its interval."""
+    """The change of the metric from the base to the commit, in per cent, with its interval."""
     ratio = recording.ratio(compared.target, compared.decision.target)
     ends = " … ".join(f"{100 * (end - 1):+.1f}" for end in (ratio.low, ratio.high))
     kind = " range" * (ratio.kind == "range")

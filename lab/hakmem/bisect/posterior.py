@@ -2,18 +2,18 @@
 
 Pure. Commits are numbered 1 … n from the good end, which is 0, to the bad one. Hypothesis i is
 "commit i is the first changed one", hypothesis 0 "no commit changed it". Under hypothesis i the
-commits before i have the good end's figure, and all from i on another one, further off by a change
-that is not known: it is integrated over, all magnitudes from LEAST to MOST being alike before the
-first probe, and both directions.
+commits before i have the good end's figure, and all from i on another one, which differs by an
+unknown change. That is integrated over, in both directions, with a prior that is uniform in the
+logarithm of its magnitude from LEAST to MOST.
 
 What was measured at a commit enters as the estimate of its blocks, with Student's distribution
-around the value a hypothesis demands:
+around the value that a hypothesis demands:
 
 - its width is that of this commit's own blocks, because noise differs from one probe to the next;
 - correlated neighbours are merged first, which leaves fewer blocks and a wider distribution;
 - it has at most TAIL degrees of freedom, so that no one commit, however often probed, is certain;
-- OWN is added: a build differs from its neighbour by how its code happens to lie in memory, and
-  no number of blocks averages that away.
+- OWN is added: a build differs from its neighbour by how its code happens to lie in memory, and no
+  number of blocks averages that away.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FEWEST = 4  # blocks; fewer say too little of their own noise
 
 @dataclass(frozen=True)
 class Measured:
-    """What the blocks of one commit say: a gain, and how far it can be trusted."""
+    """What the blocks of one commit say: a gain, the spread of the blocks, and their number."""
 
     gain: float
     spread: float
@@ -45,7 +45,8 @@ class Measured:
 
     @classmethod
     def of(cls, gains: Sequence[float]) -> Measured:
-        """From the gains of its blocks over the good end, in the order they were taken."""
+        """From the gains of the commit's blocks over the good end, in the order they were taken.
+        ValueError: too few."""
         if len(gains) < FEWEST:
             raise ValueError(f"{len(gains)} blocks are too few: {FEWEST} at least")
         merged = stats.merge_neighbours(gains)
@@ -58,19 +59,19 @@ class Measured:
 
     @property
     def freedom(self) -> float:
-        """Degrees of freedom by Welch and Satterthwaite: of the blocks' noise, and none of OWN."""
+        """Degrees of freedom by Welch and Satterthwaite; OWN counts as known exactly."""
         share = self.spread**2 / self.count / self.width**2
         return min((self.count - 1) / max(share**2, 1e-9), TAIL)
 
     def log_likelihood(self, means: np.ndarray) -> np.ndarray:
-        """Up to a constant that is the same for all means."""
+        """The log-likelihood of each mean, up to a constant that is the same for all."""
         off = (self.gain - means) / self.width
         return -(self.freedom + 1) / 2 * np.log1p(off**2 / self.freedom)
 
 
 @dataclass(frozen=True)
 class Posterior:
-    """`chances[0]` that no commit changed it, `chances[i]` that commit i did; they sum to 1.
+    """`chances[0]`: no commit changed it; `chances[i]`: commit i did. They sum to 1.
 
     `change` is the gain of the changed commits over the good end, on average over hypotheses.
     """
@@ -79,12 +80,12 @@ class Posterior:
     change: float
 
     def changed_by(self, commit: int) -> float:
-        """That this commit has the changed figure."""
+        """The probability that this commit has the changed figure."""
         return sum(self.chances[1 : commit + 1])
 
 
 def posterior(count: int, measured: Mapping[int, Measured]) -> Posterior:
-    """After these measurements, by commit, of a range of `count` commits."""
+    """The posterior after these measurements, by commit, of a range of `count` commits."""
     changes, weights = _changes(measured.values())
     unchanged = np.zeros(count + 1)
     changed = np.zeros((count + 2, len(changes)))
@@ -104,7 +105,7 @@ def posterior(count: int, measured: Mapping[int, Measured]) -> Posterior:
 
 
 def _changes(measured: Collection[Measured]) -> tuple[np.ndarray, np.ndarray]:
-    """The changes integrated over, densely near what was measured, and their prior weights."""
+    """The changes integrated over, dense near what was measured, and their prior weights."""
     sizes = [np.geomspace(LEAST, MOST, 150)]
     for found in measured:
         near = np.abs(found.gain + found.width * np.linspace(-5, 5, 41))
@@ -118,11 +119,11 @@ def _changes(measured: Collection[Measured]) -> tuple[np.ndarray, np.ndarray]:
 def information(
     now: Posterior, measured: Mapping[int, Measured], candidates: Sequence[int], blocks: int
 ) -> np.ndarray:
-    """Bits that `blocks` more at each candidate are expected to tell about which one it was.
+    """Bits that `blocks` more at each candidate are expected to tell about which commit it was.
 
     A probe only tells whether its commit is changed. How well follows from the change as it is
-    estimated now, and from the noise of this commit's blocks, or of a typical one's. OWN is drawn
-    once for a commit: further blocks there can only narrow what the first ones left open.
+    estimated now, and from the noise of this commit's blocks, or of a typical commit's. OWN is
+    drawn once for a commit: further blocks there can only narrow what the first ones left open.
     """
     typical = float(np.median([found.spread for found in measured.values()])) if measured else OWN
     noise = []
@@ -139,9 +140,10 @@ def information(
 
 
 def _channel(chance: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Bits about a yes or no of that chance, from a normal value shifted by `distance` at yes."""
+    """Bits that a normal value tells about a yes or no; `chance` is that of yes, at which the value
+    is shifted by `distance` standard deviations."""
     chance = np.clip(chance, 1e-12, 1 - 1e-12)[:, None]
-    distance = np.minimum(distance, 20.0)[:, None]  # from far below on, nothing is left open
+    distance = np.minimum(distance, 20.0)[:, None]  # well below that nothing is left open
     grid, step = np.linspace(-6, 26, 401, retstep=True)
     no, yes = (-((grid - at) ** 2) / 2 - math.log(2 * math.pi) / 2 for at in (0.0, distance))
     both = np.logaddexp(np.log(chance) + yes, np.log1p(-chance) + no)

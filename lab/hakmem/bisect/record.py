@@ -11,12 +11,12 @@ from hakmem.paired.blocks import BASE
 from hakmem.process import children
 from hakmem.process.argv import split
 
-# A probe's few blocks decide nothing by themselves, so it is no verdict.
+# A probe's few blocks decide nothing by themselves, so its record is no verdict.
 KINDS = {"ends": "verdict", "probe": "probe", "confirmation": "verdict"}
 
 
 def save(course: Course, finding: Finding) -> Record:
-    """Appends the comparisons as they are, then the bisection, whose inputs they are."""
+    """Appends the comparisons, then the bisection, which has them as inputs."""
     with children.held_back():
         inputs = [_compared(one).id for one in course.compared]
         return Ledger.default().append("bisect", {**body(course, finding), "inputs": inputs})
@@ -32,7 +32,7 @@ def _compared(one: Compared) -> Record:
 
 
 def body(course: Course, finding: Finding) -> dict[str, Any]:
-    """What was asked, what is thought of each commit, and the answer."""
+    """The record: what was asked, the probability of each commit, and the answer."""
     request, commits, ends = course.request, course.commits, course.compared[0]
     assert ends.facts is not None
     what = f"{ends.target.reading.words} on {ends.target.name}"
@@ -69,7 +69,7 @@ def body(course: Course, finding: Finding) -> dict[str, Any]:
 
 
 def argv(course: Course) -> list[str]:
-    """The command line with the ends by their hashes: what HEAD names is another commit later."""
+    """The command line with the ends by their hashes: later HEAD names another commit."""
     request, commits = course.request, course.commits
     ends = {request.good: commits[0].hash, request.bad: commits[-1].hash}
     own, rest = split(request.argv)
@@ -77,7 +77,7 @@ def argv(course: Course) -> list[str]:
 
 
 def posterior(course: Course) -> list[dict[str, Any]]:
-    """Per commit in order, the first entry being that none changed it."""
+    """The probability of each commit in order; the first entry is that none changed it."""
     now, measured = course.search.posterior(), course.search.measured()
     entries: list[dict[str, Any]] = [{"commit": None, "probability": now.chances[0]}]
     for at, commit in enumerate(course.commits[1:], start=1):
@@ -89,7 +89,7 @@ def posterior(course: Course) -> list[dict[str, Any]]:
 
 
 def metrics(course: Course, finding: Finding) -> dict[str, dict[str, object]]:
-    """The ratios of the ends and of the suspect to what was before it, and its probability."""
+    """The ratios of the ends and of the suspect to what was before, and its probability."""
     entries = {
         {"ends": "bad end", "confirmation": "suspect"}[one.role]: recording.ratio_entry(
             one.target, one.decision.target

@@ -8,14 +8,14 @@ from hakmem.bisect.posterior import Measured, Posterior, information, posterior
 from hakmem.paired.protocol import Verdict
 
 SURE = 0.95
-LEAST_BITS = 0.002  # where no probe is expected to tell more, probing ends
+LEAST_BITS = 0.002  # probing ends where no probe is expected to tell more
 
 Answer = Literal["commit", "range", "none", "open"]
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """Commits that no probe can tell apart: those that cannot be run, and the one after them.
+    """Commits that no probe can tell apart: some that cannot be run, and the one after them.
 
     `before` is the last commit below them that may be run; 0 is the good end.
     """
@@ -27,7 +27,7 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Finding:
-    """`verdict` on naming a commit: GO if one is confirmed, NO-GO if none is to be named."""
+    """The answer, and a `verdict` on naming a commit: GO if one is confirmed, NO-GO if none is."""
 
     answer: Answer
     verdict: Verdict
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass
 class Search:
-    """Commits 1 … `count`; `blocks` are taken at each probe. The last one must run."""
+    """A search over commits 1 … `count`; each probe has `blocks`. The last commit must run."""
 
     count: int
     blocks: int
@@ -45,11 +45,11 @@ class Search:
     skipped: dict[int, str] = field(default_factory=dict)
 
     def tell(self, commit: int, gains: Sequence[float]) -> None:
-        """Blocks of a commit against the good end, after those it may already have."""
+        """Adds blocks of a commit against the good end to those it may already have."""
         self.gains.setdefault(commit, []).extend(gains)
 
     def skip(self, commit: int, why: str) -> None:
-        """This commit does not build, or does not run."""
+        """Notes that the commit does not build, or does not run."""
         self.skipped[commit] = why
 
     def measured(self) -> dict[int, Measured]:
@@ -59,7 +59,7 @@ class Search:
         return posterior(self.count, self.measured())
 
     def suspects(self, now: Posterior) -> list[Suspect]:
-        """All commits, in order; one that cannot be run stands with the next that may be."""
+        """All commits, in order; one that cannot be run is together with the next that may be."""
         result, before, together = [], 0, []
         for commit in range(1, self.count + 1):
             together.append(commit)
@@ -74,7 +74,7 @@ class Search:
         return next((s for s in self.suspects(now) if s.chance >= SURE), None)
 
     def next(self, now: Posterior) -> int | None:
-        """The commit whose probe is expected to tell most; None where that is next to nothing."""
+        """The commit whose probe is expected to tell most; None where no probe is worth it."""
         if self.found(now) or now.chances[0] >= SURE:
             return None
         open_ones = [at for at in range(1, self.count + 1) if at not in self.skipped]

@@ -21,7 +21,7 @@ STEPS = " ▁▂▃▄▅▆▇█"
 def bars(commits: Sequence[Commit], search: Search, sign: int) -> Table:
     """The likeliest hypotheses in the order of commits, with what was measured at each.
 
-    `sign` leads from a gain to a change of the metric.
+    `sign` is the factor from a gain to a change of the metric.
     """
     now, measured = search.posterior(), search.measured()
     ranked = sorted(range(len(now.chances)), key=lambda at: -now.chances[at])
@@ -40,7 +40,7 @@ def bars(commits: Sequence[Commit], search: Search, sign: int) -> Table:
 
 
 def strip(chances: Sequence[float], width: int) -> str:
-    """The chances of all commits in a line of that width at most, as heights; the highest full."""
+    """The chances of all commits as a line of at most `width` bars, the highest one full."""
     share = -(-len(chances) // width)
     sums = [sum(chances[i : i + share]) for i in range(0, len(chances), share)]
     top = max(sums) or 1.0
@@ -48,7 +48,7 @@ def strip(chances: Sequence[float], width: int) -> str:
 
 
 def print_standing(console: Console, commits: Sequence[Commit], now: Posterior) -> None:
-    """One line: where the change may be, from the good end to the bad one."""
+    """Prints one line: where the change may be, from the good end to the bad one."""
     best = max(range(1, len(now.chances)), key=lambda at: now.chances[at])
     line = Text("  good ", style="dim").append(strip(now.chances[1:], 40), style="cyan not dim")
     said = f" bad   up to {100 * now.chances[best]:.0f} % ({commits[best].short})"
@@ -58,7 +58,7 @@ def print_standing(console: Console, commits: Sequence[Commit], now: Posterior) 
 def print_finding(
     console: Console, commits: Sequence[Commit], search: Search, finding: Finding, sign: int
 ) -> None:
-    """The chances of all commits, those that cannot be run by name, and the answer."""
+    """Prints the chances of all commits, those that cannot be run by name, and the answer."""
     console.print()
     console.print(bars(commits, search, sign))
     hidden = len(commits) - MOST_ROWS

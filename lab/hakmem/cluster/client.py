@@ -1,7 +1,7 @@
 """A comparison on every host of a Dask cluster: handed out in slices, kept here, judged per host.
 
 Each host runs the whole comparison and has a verdict of its own: blocks of different hosts are
-never put together. What came back is kept here, so a worker that dies costs one slice of it.
+never put together. All samples are kept here, so a worker that dies costs one slice of its host.
 """
 
 import contextlib
@@ -50,22 +50,21 @@ SCHEME = "dask://"
 RESOURCE = {"bench": 1}
 START = "dask worker HOST:PORT --nthreads 1 --resources bench=1"
 
-ANSWER_S = 5.0  # a scheduler that is there answers at once
-SLICE_S = 10.0  # what a worker that dies may cost; each slice starts a process
+ANSWER_S = 5.0  # seconds for an answer: a scheduler that is there answers at once
+SLICE_S = 10.0  # seconds of a slice: what a worker that dies may cost; each slice starts a process
 PULSE_S = 0.2
 BUSY_S = 1.0
-PATIENCE_S = 120.0  # how long a host may be without its worker
-TRIES = 3  # a slice that lost its worker so often is not handed out again
+PATIENCE_S = 120.0  # seconds that a host may be without its worker
+TRIES = 3  # a slice that lost its worker so often is given up
 
 
 @dataclass(frozen=True)
 class Comparison:
     """What is to be measured, and what its command does with it.
 
-    `finish` records and prints a host's part, of this one where none is named; `mark` puts a
-    contender's result on a host into a few words; `margin` is that of a host by its name and its
-    facts, if not the plan's;
-    `sampler` takes the samples of this host, if not as usual.
+    `finish` records and prints the part of a host, None being this one; `mark` puts a contender's
+    result on a host into a few words; `margin` is that of a host by name and facts, None: the
+    plan's; `sampler` takes the samples of this host, None: as usual.
     """
 
     job: Job
@@ -84,8 +83,8 @@ class Comparison:
 def run(address: str | None, comparison: Comparison, console: Console) -> list[Outcome]:
     """Measures on all hosts; records and shows each as it ends, then all verdicts in one table.
 
-    Without an address here alone. LabError where a host gave no result, after those that did are
-    recorded.
+    Without an address only here. LabError where a host gave no result, after the results of the
+    others are recorded.
     """
     tables.print_settings(console)
     if address is None:
@@ -118,7 +117,7 @@ def _here(comparison: Comparison, console: Console) -> Outcome:
 
 
 def show(one: "Part", comparison: Comparison, console: Console) -> None:
-    """A host's result, recorded and printed."""
+    """Records and prints the result of one host."""
     console.rule(Text(one.host, style="bold"), align="left")
     if one.done is None:
         return
@@ -144,7 +143,7 @@ def table(ended: Sequence["Part"], comparison: Comparison) -> Table:
 
 
 def job(plan: Plan, asked: Asked, drop: bool = False, twins: Cell | None = None) -> Job:
-    """The job with how things are here: folder, settings, and the variables that are `passed`."""
+    """The job with the user's surroundings: folder, settings, and the `passed` variables."""
     own = {name: os.environ[name] for name in asked.passed if name in os.environ}
     places, environment = Places(), settings_of(os.environ) | own
     how = (asked.seconds, asked.argv, asked.record, drop, twins)
@@ -156,7 +155,7 @@ def job(plan: Plan, asked: Asked, drop: bool = False, twins: Cell | None = None)
 
 @dataclass
 class Part:
-    """The comparison on one host: what came back so far, and the task that is out."""
+    """The comparison on one host: what has come back so far, and the task that is out."""
 
     host: str
     job: Job
@@ -169,7 +168,7 @@ class Part:
     outcome: Outcome | None = None
     error: str | None = None
     state: str = "waits"
-    # The task that is out, where, and since when there is none to give it to.
+    # The task that is out, its worker, and since when the host has had no worker.
     future: Any = None
     worker: str | None = None
     resting_until: float = 0.0
@@ -181,8 +180,8 @@ class Part:
         return self.outcome is not None or self.error is not None
 
     def step(self, client: Any, worker: str | None, on_look: OnLook = nothing) -> None:
-        """Takes and judges what has come back, or hands out the next slice. `worker` is the host's,
-        if any."""
+        """Takes in and judges what has come back, or hands out the next slice. `worker` is the
+        host's, if it has one."""
         if self.future is not None and self.future.done():
             self._collect(on_look)
         elif self.future is not None and self.worker != worker:
@@ -227,7 +226,7 @@ class Part:
         future, self.future = self.future, None
         try:
             said = future.result(timeout=ANSWER_S)
-        except Exception as error:  # of the cluster: the slice's own failures are answers
+        except Exception as error:  # the cluster's: a slice's own failures are answers
             self.future = future
             self._let_go(f"its task was lost ({type(error).__name__})")
             return
@@ -253,7 +252,7 @@ class Part:
 
     @cached_property
     def done(self) -> Conducted | None:
-        """What the host gave, once it has ended: without decisions where there is an error; None
+        """What the host gave, once it has ended; without decisions where there is an error. None
         where it gave nothing."""
         if self.ready is None or not self.samples:
             return None
@@ -271,7 +270,7 @@ class Part:
 def everywhere(
     address: str, comparison: Comparison, console: Console
 ) -> Generator[Part, None, None]:
-    """Each host's part as it ends. Whatever ends this early cancels what is out."""
+    """Yields each host's part as it ends; whatever ends this early cancels all tasks out."""
     job, files = comparison.job, comparison.job.files()
     with connected(address) as client:
         cluster = Cluster(client, job, files)
@@ -331,7 +330,7 @@ def connected(address: str) -> Iterator[Any]:
         ) from None
     if not address.startswith(SCHEME) or address == SCHEME:
         raise LabError(f"--on takes {SCHEME}HOST:PORT, not {address}")
-    # What it logs about a lost connection is said here, in one line.
+    # A lost connection is reported by this program, in one line.
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -351,20 +350,20 @@ def connected(address: str) -> Iterator[Any]:
 
 
 class Cluster:
-    """The workers of a scheduler, by the host each says it is on."""
+    """The workers of a scheduler, by the host that each says it is on."""
 
     def __init__(self, client: Any, job: Job, files: Mapping[str, str]) -> None:
         self.client, self._job, self._files = client, job, files
         self._known: dict[str, Probe] = {}
 
     def present(self) -> dict[str, str]:
-        """Host to worker address, as it is now."""
+        """The worker's address by host, as of now."""
         found = self._probed()
         return {self._known[address].host: address for address in found if address in self._known}
 
     def require_hosts(self) -> dict[str, Mapping[str, str]]:
-        """The hosts, in order, with their facts; LabError where one of them cannot measure what is
-        asked."""
+        """The hosts, in order, with their facts. LabError where one of them cannot measure the
+        comparison."""
         workers = self._probed()
         if not workers:
             raise LabError(f"the cluster has no worker: start one on each host, `{START}`")
@@ -388,7 +387,7 @@ class Cluster:
         return dict(sorted(hosts.items()))
 
     def _probed(self) -> dict[str, Any]:
-        """The scheduler's workers; those not seen before are asked who they are."""
+        """The scheduler's workers; new ones are probed. LabError where the scheduler is gone."""
         try:
             workers = dict(self.client.scheduler_info(n_workers=-1)["workers"])  # none: closed
             fresh = [address for address in workers if address not in self._known]

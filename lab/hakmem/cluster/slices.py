@@ -1,11 +1,11 @@
 """One slice of a comparison on a host of a cluster: some whole rounds, after those taken before.
 
-A comparison follows from its plan, its seed and its samples alone. So it is continued, by any
-process, from the samples so far: they are given to the protocol again, and it goes on from there.
+A comparison follows from its plan, its seed and its samples alone. So any process can continue it
+from the samples so far: the protocol is run on them again, and goes on from there.
 
-`main` is a process of its own: a request from stdin, the answer to stdout. When stdin ends it
-stops, with all it has started: so the host's lock is free, and nothing measures on, as soon as the
-worker that started it is gone.
+`main` is a process of its own: it reads a request from stdin and writes the answer to stdout. When
+stdin ends it stops, with all that it has started: so the host's lock is free, and nothing goes on
+measuring, as soon as the worker that started it is gone.
 """
 
 import hashlib
@@ -39,19 +39,19 @@ from hakmem.process.lock import host_lock
 from hakmem.process.sample import Sample
 from hakmem.process.settings import settings_of
 
-# What a host says of itself may change in these while a comparison runs.
+# Facts of a host that may change while a comparison runs.
 PASSING = ("load before", "frequency")
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the project and its build are on a host; files inside are the same files on another."""
+    """Where the project and its build are on a host; files inside are the same on all hosts."""
 
     root: Path = field(default_factory=project.root)
     build: Path = field(default_factory=project.build_dir)
 
     def here(self, path: Path) -> Path:
-        """A path of theirs, as it is on this host."""
+        """The path on this host of a file at `path` on theirs."""
         ours = Places()
         for theirs, mine in ((self.build, ours.build), (self.root, ours.root)):
             if path.is_relative_to(theirs):
@@ -63,7 +63,7 @@ class Places:
 class Job:
     """A comparison as it is asked for on a host. `twins` is the cell the plan has two copies of.
 
-    The rest is how things are where the user is: folder and settings are the same on the host.
+    The last three are the user's surroundings: folder and settings are the same on the host.
     """
 
     plan: Plan
@@ -77,9 +77,10 @@ class Job:
     environment: Mapping[str, str]
 
     def files(self) -> dict[str, str]:
-        """What a host must have too, with its checksum: libraries, benchmarks, the user's program.
+        """The files that a host must have too, with checksums: libraries, benchmarks, the user's
+        program.
 
-        A program without a slash in its name is whatever PATH leads to.
+        A program without a slash in its name is found by PATH on each host.
         """
         sides = [self.twins] if self.twins else self.plan.cells.values()
         paths = {str(file) for cell in sides for file in cell.library.files}
@@ -96,7 +97,7 @@ class Job:
 
 
 def differing(files: Mapping[str, str], places: Places) -> list[str]:
-    """What this host has not, or has otherwise, in words."""
+    """Which of the files this host lacks, or has with another content, in words."""
     problems = []
     for name, digest in files.items():
         there = places.here(Path(name)) if "/" in name else Path(shutil.which(name) or name)
@@ -118,7 +119,8 @@ class Pause(Exception):
 
 
 class Journal:
-    """A sampler: the samples so far once more, then fresh ones in whole rounds for `seconds`."""
+    """A sampler: returns the samples so far again, then fresh ones in whole rounds for `seconds`.
+    LabError where the samples so far do not fit the plan; Pause at the end."""
 
     def __init__(
         self, before: Sequence[Sample], sampler: Sampler | None = None, seconds: float = 0.0
@@ -189,7 +191,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class Refused:
-    """It cannot be measured on this host; where somebody else measures there, `for_now`."""
+    """It cannot be measured on this host; `for_now`: another benchmark is running there."""
 
     why: str
     for_now: bool = False
@@ -226,7 +228,7 @@ def _measure(request: Request, folder: Path) -> Slice:
         paired.run(ready.plan, journal, failures=ready.failures)
     took, noise = time.monotonic() - started, meter.stop()
     _require_same_files(request)
-    # Back where the user is, the files are the user's again.
+    # The answer names the files as they are on the user's host.
     ready = replace(ready, plan=replace(ready.plan, cells=job.plan.cells))
     return Slice(ready, facts, [_sent(job, s) for s in journal.fresh], noise, took)
 
@@ -238,7 +240,7 @@ def _require_same_files(request: Request) -> None:
 
 
 def _settle(job: Job) -> None:
-    """The user's folder and settings."""
+    """Takes on the user's folder and settings; LabError where something of these is missing."""
     for name in settings_of(os.environ):
         del os.environ[name]
     os.environ |= job.environment
@@ -265,14 +267,14 @@ def _cells_here(job: Job, folder: Path) -> Mapping[str, Cell]:
 
 
 def _require_same_host(before: Mapping[str, str]) -> None:
-    """LabError where the host is no longer what it was when the comparison began."""
+    """LabError where a fact of the host has changed since the comparison began."""
     for name, value in host.facts().items():
         if name not in PASSING and before.get(name) != value:
             raise LabError(f"the host changed in the middle: {name} was {before.get(name)}")
 
 
 def _sent(job: Job, sample: Sample) -> Sample:
-    """The sample with the project where the user has it, so that its record reads the same."""
+    """The sample with the project's path as the user has it, so that its record reads the same."""
     root = str(project.root())
     return replace(sample, argv=tuple(a.replace(root, str(job.places.root)) for a in sample.argv))
 
@@ -281,10 +283,10 @@ def _sent(job: Job, sample: Sample) -> Sample:
 
 
 def main() -> None:
-    # What a shell ignores in background jobs is inherited; this process must hear it.
+    # A shell makes its background jobs ignore SIGINT, which is inherited; this process needs it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints, prints to the worker's log
+    os.dup2(2, 1)  # all other output goes to the worker's log
     source = sys.stdin.buffer
     try:
         request = pickle.loads(source.read(int(source.readline())))
@@ -294,7 +296,7 @@ def main() -> None:
         sys.exit(INTERRUPTED)
     import cloudpickle  # comes with distributed: readings hold functions
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on the end of stdin is the usual one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # from here on stdin ends as usual
     out.write(cloudpickle.dumps(done))
     out.close()
 
@@ -308,7 +310,7 @@ def _stop_at_end(descriptor: int) -> None:
 
 
 PULSE_S = 0.2
-ENDING_S = 30.0  # what was started ends at once, but it may be in the middle of a file
+ENDING_S = 30.0  # seconds: children end at once, but may be in the middle of a file
 
 
 # ---- in a Dask worker ----
@@ -316,8 +318,8 @@ ENDING_S = 30.0  # what was started ends at once, but it may be in the middle of
 
 @dataclass(frozen=True)
 class Probe:
-    """A host: its name in the ledger, its facts, its laboratory, and what it lacks of the files
-    asked for."""
+    """A host: its name in the ledger, its facts, the checksum of its laboratory, and which of the
+    files asked for it lacks."""
 
     host: str
     facts: Mapping[str, str]
@@ -339,7 +341,7 @@ def laboratory() -> str:
 
 
 def measure(request: bytes) -> bytes:
-    """A task: the pickled answer to a pickled request, from a process of its own.
+    """A Dask task: the pickled answer to a pickled request, from a process of its own.
 
     Empty where that process died. Cancelling the task, for whatever reason, ends the process.
     """
@@ -360,7 +362,7 @@ def measure(request: bytes) -> bytes:
                 if not parts[-1]:
                     break
     except BrokenPipeError:
-        pass  # it died before it had read the request
+        pass  # the process died before it had read the request
     finally:
         child.stdin.close()
         try:
@@ -373,7 +375,7 @@ def measure(request: bytes) -> bytes:
 
 
 def _wanted() -> bool:
-    """Whether somebody still waits for this task: not after a cancellation, or the client's end."""
+    """Whether the task is still wanted: not after a cancellation, or the client's end."""
     from distributed import get_worker
 
     worker = get_worker()

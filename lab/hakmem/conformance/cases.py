@@ -35,24 +35,24 @@ class Case:
 
 
 def all_cases() -> list[Case]:
-    """Of this checkout, whichever build of the library they are run on."""
+    """The promises of this checkout, whichever build of the library they are checked on."""
     return _cases(CASES, promise)
 
 
 def misuses() -> list[Case]:
-    """The programs that corrupt the heap; what begins like `// secure:` is for the tests."""
+    """The programs that corrupt the heap."""
     return _cases(MISUSES, misuse)
 
 
 def _cases(place: Path, said: Callable[[Path], str]) -> list[Case]:
-    """Of the sources in a folder, with what each is `said` to promise."""
+    """The cases in a folder; `said` reads the promise off a source."""
     sources = sorted(p for p in (project.root() / place).iterdir() if p.suffix in SUFFIXES)
     built = project.root() / "build" / place
     return [Case(p.stem, said(p), p, built / p.stem, place == MISUSES) for p in sources]
 
 
 def misuse(source: Path) -> str:
-    """The first sentence of the comment, behind what is for the tests."""
+    """The first sentence of the comment at the top, without the lines that are for the tests."""
     comment = source.read_text(encoding="utf-8").split("\n#", 1)[0].splitlines()
     lines = [line.removeprefix("// ") for line in comment if not re.match(r"// [a-z]+: ", line)]
     return " ".join(lines).strip().partition(". ")[0].removesuffix(".") + "."
@@ -67,7 +67,7 @@ def promise(source: Path) -> str:
 
 
 def chosen(names: Sequence[str], corruption: bool) -> list[Case]:
-    """The named cases, or all; those whose programs are not built are an error."""
+    """The named cases, or all. LabError where one is not known, or its program is not built."""
     known = {case.name: case for case in (misuses() if corruption else all_cases())}
     if unknown := [name for name in names if name not in known]:
         raise LabError(f"unknown case: {', '.join(unknown)}; known: {', '.join(known)}")
@@ -95,7 +95,7 @@ def faults() -> str:
 
 
 def last_run(ledger: Ledger) -> Record:
-    """The last record of every misuse on every allocator that was there."""
+    """The last record of a run of every misuse on every allocator. LabError where there is none."""
     found = [
         one
         for one in ledger.records()
@@ -103,11 +103,11 @@ def last_run(ledger: Ledger) -> Record:
     ]
     if not found:
         raise LabError("no run of `hakmem conformance --corruption` is recorded")
-    return max(found, key=lambda one: one.time)  # they are in the files of several machines
+    return max(found, key=lambda one: one.time)  # by time: each machine has a file of its own
 
 
 def _is_part(body: Mapping[str, Any]) -> bool:
-    """Whether its command line chose some of them."""
+    """Whether the command line chose some of the cases, allocators or profiles."""
     options = {str(word).partition("=")[0] for word in body.get("argv", ())}
     return not options.isdisjoint({"--case", "--allocator", "--profile"})
 

@@ -33,7 +33,7 @@ from hakmem.terminal import progress_bar
 PAGE = Path("docs") / "conformance.md"
 SECURITY = Path("docs") / "security.md"
 FAST_S, FULL_S = 120.0, 900.0
-MISUSE_S = 5.0  # a corrupted heap may go round in circles
+MISUSE_S = 5.0  # seconds: a program with a corrupted heap may loop
 
 
 def command(
@@ -106,7 +106,7 @@ def command(
         raise typer.Exit(1)
 
 
-# ---- who is tried ----
+# ---- the allocators that are tried ----
 
 
 def _contenders(names: Sequence[str], profiles: Sequence[str]) -> list[Cell]:
@@ -129,12 +129,12 @@ def _find(text: str) -> Library:
     if not equals:
         return cells.find(text)
     found = cells.from_file(project.require_file(Path(path), "library"))
-    recipe = peers.recipes().get(name)  # a peer from elsewhere needs around it what ours needs
+    recipe = peers.recipes().get(name)  # the same variables as for our build of the peer
     return replace(found, name=name, env=recipe.env if recipe else {})
 
 
 def in_profiles(ours: Library, profiles: Sequence[str]) -> Iterable[Cell]:
-    """hakmem as it is, or once for each profile named."""
+    """hakmem as it is, or once for each profile named. LabError: unknown profile."""
     if not profiles:
         return [Cell(ours.name, ours)]
     assert ours.path is not None
@@ -182,7 +182,7 @@ def _run(
 
 
 def _breaks(contenders: Iterable[Cell], results: Sequence[Result]) -> int:
-    """How many promises hakmem breaks, over all the ways it was tried in."""
+    """How many promises hakmem breaks, over all settings in which it was tried."""
     ours = {contender.name for contender in contenders if contender.is_hakmem}
     return sum(result.state == "broken" and result.allocator in ours for result in results)
 
@@ -232,7 +232,7 @@ def _save(body: dict[str, object], results: Sequence[Result]) -> Record:
 
 
 def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
-    """How many promises each allocator keeps, and of how many that could be checked."""
+    """For each allocator how many promises it keeps, and how many could be checked."""
     states: dict[str, list[str]] = {}
     for result in results:
         states.setdefault(result.allocator, []).append(result.state)
@@ -240,7 +240,7 @@ def tally(results: Sequence[Result]) -> dict[str, tuple[int, int]]:
 
 
 def table(results: Sequence[Result], numbered: bool = False) -> Table:
-    """One row for each promise, one column for each allocator: its name and sum, or a number."""
+    """A row for each promise, a column for each allocator: its name and sum, or a number."""
     cases = dict.fromkeys(result.case for result in results)
     states = {(result.case, result.allocator): result.state for result in results}
     made = Table(show_footer=not numbered, pad_edge=not numbered, padding=(0, 0 if numbered else 1))
@@ -256,7 +256,7 @@ def table(results: Sequence[Result], numbered: bool = False) -> Table:
 
 
 def show(results: Sequence[Result], console: Console) -> None:
-    """The table, with numbers for names where the console is too narrow for them."""
+    """Prints the table, with numbers for names where the console is too narrow for them."""
 
     def forms() -> Iterator[tuple[Table, Text | None]]:
         yield table(results), None

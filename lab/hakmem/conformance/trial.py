@@ -38,9 +38,9 @@ class Result:
 
 
 def run(case: Case, cell: Cell, fast: bool, timeout_s: float) -> Result:
-    """LabError where the process ran on another allocator than the one it was to be tried on."""
+    """Runs the case. LabError where the process ran on another allocator than the cell's."""
     argv = [str(case.program), *(["--fast"] if fast and not case.is_misuse else [])]
-    # Small and known: what the user's shell carries must not decide a promise.
+    # Small and known: what is set in the user's shell must not decide a promise.
     environment = {**cell.library.environment(plain_environment()), **cell.environment}
     begun = time.monotonic()
     with scratch.folder("conformance") as folder:
@@ -76,7 +76,7 @@ def judge(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
 
 
 def judge_misuse(status: int | None, said: str, timeout_s: float) -> tuple[State, str]:
-    """The same for one that misuses memory: it must be ended, or get nowhere. Pure."""
+    """The same for a program that misuses memory: it must be ended, or get nowhere. Pure."""
     first = next(iter(said.strip().splitlines()), "")[:200]
     if status == DEFUSED:
         return "kept", "it got nowhere"
@@ -88,7 +88,7 @@ def judge_misuse(status: int | None, said: str, timeout_s: float) -> tuple[State
 
 
 def _require_served(cell: Cell, served: str | None) -> None:
-    """The file that answered malloc must be the library's; for the C library, the C library."""
+    """LabError unless malloc was in the cell's library or, for the C library, in that."""
     if served is None:
         raise LabError(f"{cell.name}: the program did not say where its malloc is")
     intended = cell.library.path or provenance.c_library()

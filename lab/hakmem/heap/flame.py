@@ -1,7 +1,8 @@
 """Flame graphs: as a drawing that needs no script, and as data for the script. Pure.
 
-The outermost function is on top, what it called below it, as wide as what was allocated there. The
-drawing leaves out what is too narrow to be seen in it; the data has all of it, to be zoomed into.
+The outermost function is on top, with what it called below it, each as wide as its allocations. The
+drawing leaves out what is too narrow to be seen; the data, which can be zoomed into, has nearly
+all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,15 +15,15 @@ from hakmem.heap.weigh import Node
 from hakmem.report import charts
 
 ROW = 19.0
-DEEPEST = 70  # of the drawing
-LEAST = 2e-5  # of the whole, in the data
+DEEPEST = 70  # rows of the drawing
+LEAST = 2e-5  # share of the whole: smaller nodes are not in the data
 SIZES = (("wide", 1200.0), ("narrow", 340.0))
-NARROWEST = 2.5  # that is drawn
-MODULES = 5  # that have a colour of their own
+NARROWEST = 2.5  # width of the narrowest box that is drawn
+MODULES = 5  # modules that have a colour of their own
 
 
 def drawing(root: Node, colours: dict[str, str], title: str) -> str:
-    """Both widths."""
+    """The flame graph as SVG, in both widths."""
     return "".join(_svg(root, colours, title, *size) for size in SIZES)
 
 
@@ -70,13 +71,13 @@ def tip(node: Node, root: Node) -> str:
 
 
 class Table:
-    """The frames of all graphs of a page, each once."""
+    """The frames of all flame graphs of a page, each once."""
 
     def __init__(self) -> None:
         self.frames: dict[Frame, int] = {}
 
     def tree(self, root: Node) -> list[Any]:
-        """[frame, bytes, objects, children], without what is too little to be zoomed into."""
+        """[frame, bytes, objects, children], without nodes too small to be zoomed into."""
         return self._node(root, root.weight.bytes * LEAST)
 
     def _node(self, node: Node, least: float) -> list[Any]:
@@ -93,7 +94,7 @@ class Table:
 
 
 def colours(roots: Sequence[Node]) -> dict[str, str]:
-    """A colour for each of the modules that weigh most, by what they allocated or called for."""
+    """A CSS class for each of the heaviest modules, by the bytes of all their nodes."""
     heavy: dict[str, int] = {}
     for root in roots:
         for node, _, _ in _placed(root, 0, 0.0, 1.0, 1.0):

@@ -17,7 +17,7 @@ from hakmem.heap.weigh import Change, Function, Growth, Weighed
 from hakmem.lazy import np
 from hakmem.report import charts, lines, page as report
 
-ROWS = 20  # of a table of functions
+ROWS = 20  # rows of a table of functions
 DRAWN = 5  # functions of the growth that have a colour of their own
 RECURSION = 20_000
 
@@ -43,7 +43,7 @@ class View:
 
 @dataclass(frozen=True)
 class Page:
-    """`changes`: of a page about two profiles. `others`: processes that have a profile too."""
+    """What is shown. `changes`: of two profiles. `others`: processes that have a profile too."""
 
     title: str
     kicker: str
@@ -59,7 +59,7 @@ class Page:
 
 
 def render(page: Page) -> str:
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))  # of stacks, as deep as theirs
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))  # trees are as deep as stacks
     roots = {view.id: weigh.tree(view.weighed, view.name) for view in page.views}
     colours, table = flame.colours(list(roots.values())), flame.Table()
     views = {id: table.tree(root) for id, root in roots.items()}
@@ -87,7 +87,7 @@ def render(page: Page) -> str:
 
 
 def exact(weight: weigh.Weight) -> str:
-    """How far the figure may be off: for a reader, no more digits than that deserves."""
+    """How far the figure may be off, in no more digits than that deserves."""
     off = weight.margin / max(abs(weight.bytes), 1)
     if off < 0.005:
         return "exact"
@@ -108,7 +108,7 @@ def when(ns: int) -> str:
 
 
 def growth_drawing(growth: Growth) -> str:
-    """Areas on each other, the heaviest function at the bottom; both widths."""
+    """Stacked areas, the heaviest function at the bottom, in both widths."""
     power, unit = words.unit(growth.highest)
     times = np.array(growth.seconds)
     chart = lines.Chart("growth", "in use over time", unit, times, (), 0.0)

@@ -1,7 +1,7 @@
 """Heap profiles in pprof's format, of which only what a heap needs is read. Pure but for `read`.
 
 The numbers of the fields are those of the message perftools.profiles.Profile. The wire format is
-read here, because it is less than what a library would have to be told of the messages.
+read here, because that takes less code than to describe the messages to a library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Named:
-    """What the profile itself says of a location: pprof names them, the allocator does not."""
+    """A location's name in the profile itself: pprof writes such names, the allocator does not."""
 
     function: str
     file: str
@@ -42,7 +42,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Location:
-    """`named`: innermost first."""
+    """An address in a module. `named`: its functions, inlined ones too, innermost first."""
 
     address: int
     module: Module | None
@@ -51,7 +51,7 @@ class Location:
 
 @dataclass(frozen=True)
 class Sample:
-    """`stack`: innermost first. `objects` and `bytes`: by IN_USE and ALLOCATED."""
+    """One stack, innermost first, with its `objects` and `bytes` by IN_USE and ALLOCATED."""
 
     stack: tuple[Location, ...]
     objects: Mapping[str, int]
@@ -75,7 +75,7 @@ class Profile:
 
     @property
     def pid(self) -> int:
-        """0 where the profile does not say."""
+        """The process id; 0 where the profile does not say."""
         return self.fact("pid")
 
     def fact(self, name: str) -> int:
@@ -87,7 +87,7 @@ class Profile:
 
 
 def read(path: Path) -> Profile:
-    """LabError, one line, where the file is no whole heap profile."""
+    """The profile in a file; LabError, one line, where it is no whole heap profile."""
     packed = project.read(path)
     if not packed:
         raise LabError(f"{path} is no heap profile: it is empty")
@@ -106,7 +106,8 @@ def read(path: Path) -> Profile:
 
 
 def decode(data: bytes, name: str) -> Profile:
-    """ValueError, IndexError or KeyError where the data is not in the format."""
+    """The profile in uncompressed data. ValueError, IndexError or KeyError where the data is not in
+    the format, LabError where it has no inuse_space."""
     whole = Message(data)
     strings = [words.printable(text) for text in whole.texts(6)]
     if not strings or strings[0]:
@@ -168,10 +169,10 @@ def _signed(value: int) -> int:
 
 
 class Message:
-    """The values of each field, by its number: of a varint the number, of the rest the bytes.
+    """The values of each field by its number: of a varint the number, of the rest the bytes.
 
-    ValueError or IndexError where the data is none. A field of another kind than the one asked for
-    is as one that is not there.
+    ValueError or IndexError where the data is no message. A field of another wire type than the one
+    asked for counts as absent.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -197,7 +198,7 @@ class Message:
             at += size
 
     def number(self, field: int) -> int:
-        """The last one, which counts; 0 where there is none."""
+        """The last value, which is the one that counts; 0 where there is none."""
         return self._numbers[field][-1] if field in self._numbers else 0
 
     def numbers(self, field: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""A program run under hakmem with heap profiles on, and what it wrote."""
+"""Runs a program under hakmem with heap profiles on, and finds what it wrote."""
 
 import contextlib
 import shutil
@@ -15,7 +15,8 @@ PATTERN = "*.pb.gz"
 def settings(
     environment: Mapping[str, str], sample_kb: int | None, every_mb: int, peaks: bool
 ) -> dict[str, str]:
-    """How the program is to be profiled; None leaves what the environment says, or the default."""
+    """The variables that turn profiles on. HAKMEM_PROF_PEAK and HAKMEM_PROF_EVERY_MB of the user's
+    environment take precedence; `sample_kb` None leaves the distance to it, or to the default."""
     peak = {"HAKMEM_PROF_PEAK": "1"} if peaks else {}
     every = {"HAKMEM_PROF_EVERY_MB": str(every_mb)} if every_mb else {}
     own = {name: environment[name] for name in (*peak, *every) if name in environment}
@@ -52,7 +53,7 @@ def why_none(outcome: Outcome) -> str:
 
 
 def keep(folder: Path, target: Path) -> None:
-    """Copies all that the run wrote there; what is there already stays."""
+    """Copies all files of the run into `target`; other files there stay. LabError: refused."""
     try:
         shutil.copytree(folder, target, dirs_exist_ok=True)
     except (OSError, shutil.Error) as error:

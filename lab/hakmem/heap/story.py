@@ -1,4 +1,4 @@
-"""What the profiles of a run have to say: which process, at which times, and in which words."""
+"""What the profiles of a run say: of which process, at which times, and in which words."""
 
 import re
 from collections import defaultdict
@@ -42,13 +42,13 @@ Identity = tuple[int, str, int]
 
 
 def identity(profile: Profile) -> Identity:
-    """Each container has a process 1: where its program lies in memory tells them apart."""
+    """Tells processes apart: by where the program is mapped too, for each container has a pid 1."""
     first = profile.modules[0] if profile.modules else None
     return (profile.pid, first.file, first.start) if first else (profile.pid, "", 0)
 
 
 def processes(files: Iterable[Path]) -> list[Process]:
-    """By process, the one that had most in use first. LabError for a file that is no profile."""
+    """The profiles by process, the one with most in use first. LabError: a file is no profile."""
     by_process: dict[Identity, list[Profile]] = defaultdict(list)
     for file in files:
         profile = pprof.read(file)
@@ -61,7 +61,7 @@ def processes(files: Iterable[Path]) -> list[Process]:
 
 
 def choose(found: Sequence[Process], pid: int | None) -> Process:
-    """LabError where there is no such process, or nothing in what it wrote."""
+    """The process `pid`, or the first. LabError where there is none, or its profiles are empty."""
     chosen = next((process for process in found if pid in (None, process.pid)), None)
     if chosen is None:
         there = ", ".join(f"{process.pid} ({process.program})" for process in found)
@@ -175,7 +175,7 @@ def _row(process: Process) -> tuple[str, str, str]:
 def of_two(
     before: Profile, after: Profile, beside: Iterable[Path], wrappers: re.Pattern[str]
 ) -> Page:
-    """What grew and what shrank from one to the other."""
+    """The page of what grew and what shrank from one profile to the other."""
     folders = [*beside, PERF_MAPS]
     one = identity(before) == identity(after)
     same = one and before.pid != 0 and before.time_ns <= after.time_ns

@@ -1,8 +1,8 @@
-"""What a program's addresses are called: functions, inlined ones too, and their lines.
+"""Names a program's addresses: functions, inlined ones too, and their lines.
 
-By binutils' own reading of the modules' debug information and symbols, each module asked once. What
-has neither, or is another build than the one that ran, stays module+offset: a name that is only
-near would be a wrong one.
+From the modules' debug information and symbols, as binutils read them, each module once. An address
+in a module that has neither, or is another build than the one that ran, stays module+offset: the
+nearest name would be wrong.
 """
 
 import bisect
@@ -33,8 +33,8 @@ _SHOWN = {hidden: sign for sign, hidden in _HIDDEN.items()} | {ord("⟨"): "<…
 
 @dataclass(frozen=True)
 class Frame:
-    """A function of a module: two are the same whatever line of it they are at, whatever types a
-    template is of, and whichever clone of it the compiler made."""
+    """A function of a module. Two frames are equal whatever line of it they are at, whatever types
+    a template has, and whichever clone of it the compiler made."""
 
     name: str
     module: str
@@ -45,14 +45,14 @@ class Frame:
 
 def frame(function: str, module: str, file: str = "", line: int = 0) -> Frame:
     name = brief(function)
-    if name == "operator()" and file:  # a lambda's; what it belongs to is not said
+    if name == "operator()" and file:  # a lambda's: its function is not known
         name += f" in {Path(file).name}"
     return Frame(name, module, function, file, line)
 
 
 @cache
 def brief(function: str) -> str:
-    """Without what a reader skips: a C++ name's arguments, of templates too, its result, clones."""
+    """A name without what a reader skips: clones; in C++ arguments (of templates too), result."""
     function = _CLONE.sub("", function)
     if function.startswith("<") or not re.search(r"[(<]", function):
         return function
@@ -77,11 +77,11 @@ class Names:
 
 
 def names(profiles: Sequence[Profile], beside: Iterable[Path]) -> Names:
-    """Of all locations of the profiles of one process. `beside`: folders that may have its
-    perf-PID.map, in which runtimes with generated code say what it is called."""
+    """Names all locations of the profiles of one process. `beside`: folders that may have its
+    perf-PID.map, in which a runtime names the code that it generates."""
     every = {place for p in profiles for sample in p.samples for place in sample.stack}
     found, problems = {}, []
-    # By file and the build of it that ran: where in it its places lie.
+    # (file, build that ran) -> location -> offset in the file
     by_file: dict[tuple[str, str], dict[Location, int]] = {}
     generated = _generated(profiles[0].pid, beside)
     for place in every:
@@ -116,7 +116,7 @@ def _unnamed(place: Location, offset: int) -> Frame:
 def _of_file(
     file: Path, offsets: Mapping[Location, int], ran: str
 ) -> tuple[dict[Location, tuple[Frame, ...]], str]:
-    """By where they lie in the build that `ran`. And why there are no names, or nothing."""
+    """The frames by the offsets in the build that `ran`; and why there are no names, or ""."""
     try:
         headers = _tool("readelf", "-Wln", str(file))
         build_id = _BUILD_ID.search(headers)
@@ -129,7 +129,7 @@ def _of_file(
 
 
 def _virtual(offset: int, headers: str) -> int:
-    """The address that the linker gave to what lies at that offset of the file."""
+    """The address that the linker gave to this offset of the file."""
     for begin, address, size in ((int(n, 16) for n in s) for s in _SEGMENT.findall(headers)):
         if begin <= offset < begin + size:
             return offset - begin + address
@@ -137,7 +137,8 @@ def _virtual(offset: int, headers: str) -> int:
 
 
 def _by_address(file: Path, at: Mapping[Location, int]) -> dict[Location, tuple[Frame, ...]]:
-    """A name without a line is only the nearest symbol's: then the symbols' sizes decide."""
+    """The frames by address. Where addr2line has no line its name is the nearest symbol's: then the
+    sizes of the symbols decide."""
     order = sorted(set(at.values()))
     asked = "".join(f"0x{address:x}\n" for address in order)
     answers = _answers(_tool("addr2line", "-afiCe", str(file), asked=asked), file.name)
@@ -154,7 +155,7 @@ def _by_address(file: Path, at: Mapping[Location, int]) -> dict[Location, tuple[
 
 
 def _answers(text: str, module: str) -> list[tuple[Frame, ...]]:
-    """What addr2line -afi says of each address: pairs of lines, innermost first."""
+    """The frames that addr2line -afi prints for each address: pairs of lines, innermost first."""
     found: list[list[Frame]] = []
     lines = iter(text.splitlines())
     for line in lines:
@@ -169,7 +170,7 @@ def _answers(text: str, module: str) -> list[tuple[Frame, ...]]:
 
 
 class _Symbols:
-    """What an address lies in, of rows of start, size (both hexadecimal) and name."""
+    """Finds the symbol of an address; rows are start, size (both hexadecimal) and name."""
 
     def __init__(self, rows: Iterable[tuple[str, str, str]]) -> None:
         self.rows = sorted((int(start, 16), int(size, 16), name) for start, size, name in rows)
@@ -186,7 +187,7 @@ def _of_the_file(file: Path) -> _Symbols:
 
 
 def _generated(pid: int, folders: Iterable[Path]) -> _Symbols:
-    """What a runtime says of the code that it generates: perf-PID.map."""
+    """The names that a runtime gives to the code it generates: perf-PID.map."""
     files = (folder / f"perf-{pid}.map" for folder in folders)
     file = next((file for file in files if pid and file.is_file()), None)
     listed = _GENERATED.findall(file.read_text(errors="replace")) if file else ()
@@ -194,7 +195,7 @@ def _generated(pid: int, folders: Iterable[Path]) -> _Symbols:
 
 
 def _of_no_file(place: Location, name: str) -> Frame:
-    """Of a place in no file: by the name that its runtime has for it, if any."""
+    """The frame of a place in no file, by the name that its runtime has for it, if any."""
     if not name:
         return _unnamed(place, place.address - place.module.start if place.module else 0)
     python = _PYTHON.match(name)
@@ -202,5 +203,5 @@ def _of_no_file(place: Location, name: str) -> Frame:
 
 
 def _tool(*argv: str, asked: str = "") -> str:
-    """However long it takes: what it reads may be large."""
+    """Runs a tool without a time limit: what it reads may be large."""
     return output(argv, stdin=None, input=asked, timeout=None)

@@ -15,7 +15,7 @@ ROWS = 12
 
 
 def show(page: Page, console: Console) -> None:
-    """The view that the page opens with; of two profiles the changes."""
+    """The view with which the page opens; of two profiles the changes."""
     title = Text(page.title, style="bold")
     console.print(title.append(f": {page.lede}", style="not bold"), soft_wrap=True)
     if page.changes:

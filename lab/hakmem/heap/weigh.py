@@ -13,24 +13,26 @@ from hakmem.heap.symbols import Frame
 Stack = tuple[Frame, ...]  # outermost first
 K = TypeVar("K")
 
-# An allocation belongs to whoever asked for it, not to what passes the request on: by name, or by
-# where it is written, because inlined functions of C++ come without their namespace.
+# Functions that only pass a request on: what they allocate is their caller's. Told by name or, in
+# LANGUAGES_OWN, by source file, because inlined functions of C++ come without their namespace.
 WRAPPERS = (
     r"[mMz]alloc|(?<!lo)[cC]alloc|(?<!p)[rR]ealloc|memalign|strn?dup|^operator new"
     r"|^<?(std|__gnu_cxx|alloc|core|hashbrown)::|^__rust_"
 )
 LANGUAGES_OWN = re.compile(r"/include/c\+\+/|^/rustc/\w+/library/")
-# The allocator keeps this much of a stack (src/profile/sample.c); what called that is not known.
+# The allocator keeps so many frames of a stack (src/profile/sample.c); the callers above are not
+# known.
 FRAMES = 64
 CUT = Frame("[deeper: callers not kept]", "")
-# Where hakmem is linked into the program, the allocator cannot tell its own functions from others.
+# Beginnings of hakmem's own functions: where it is linked into the program, the allocator cannot
+# tell them from others, and leaves them in the stacks.
 OURS = ("hk_watched_", "new_slow", "derived_new_slow", "derived_nothrow_slow")
 SIDE = 1.96  # standard errors on each side of a 95 % interval
 
 
 @dataclass(frozen=True)
 class Weight:
-    """`variance`: of the bytes, by chance of which allocations were sampled."""
+    """Bytes and objects. `variance` is that of the bytes, by the chance of which were sampled."""
 
     bytes: int = 0
     objects: int = 0
@@ -49,12 +51,13 @@ class Weight:
 
     @property
     def margin(self) -> float:
-        """How far the bytes may be off in either direction, with 95 %."""
+        """Half the width of the 95 % interval of the bytes."""
         return SIDE * math.sqrt(self.variance)
 
 
 def weight(bytes: int, objects: int, interval: int) -> Weight:
-    """Of like objects: each was sampled with a chance p that its size decides, and counts for 1/p.
+    """The weight of objects of one size: each was sampled with a chance p that its size decides,
+    and counts for 1/p.
 
     So n of them are n·p samples, and their sum has the variance n·size²·(1 − p)/p.
     """
@@ -67,7 +70,7 @@ def weight(bytes: int, objects: int, interval: int) -> Weight:
 
 @dataclass(frozen=True)
 class Weighed:
-    """A profile's stacks with their weights, those of no weight left out."""
+    """A profile's stacks with their weights; stacks of no weight are left out."""
 
     stacks: Sequence[tuple[Stack, Weight]]
 
@@ -90,7 +93,7 @@ def weigh(profile: Profile, what: str, names: Mapping[Location, tuple[Frame, ...
 
 
 def _sums(rows: Iterable[tuple[K, Weight]]) -> defaultdict[K, Weight]:
-    """What all rows of each kind weigh together."""
+    """The sum of the weights of each kind."""
     found: defaultdict[K, Weight] = defaultdict(Weight)
     for kind, each in rows:
         found[kind] += each
@@ -100,10 +103,11 @@ def _sums(rows: Iterable[tuple[K, Weight]]) -> defaultdict[K, Weight]:
 def change(
     before: Weighed, after: Weighed, between: Weighed | None = None, interval: int = 0
 ) -> dict[Stack, Weight]:
-    """By stack, what it has more after than before.
+    """By stack, how much more there is after than before.
 
-    What one process has in use at both times was sampled once, and adds nothing to the variance.
-    So what it allocated `between` them, and what must therefore have gone, bounds that as well.
+    What one process has in use at both times was sampled once, and adds nothing to the variance. So
+    the variance is also bounded by that of what was allocated `between` the two, and of what must
+    therefore have been freed.
     """
     then, now = _sums(before.stacks), _sums(after.stacks)
     came = _sums(between.stacks if between else ())
@@ -124,7 +128,7 @@ def grown(changed: Mapping[Stack, Weight]) -> Weighed:
 
 
 def shrunk(changed: Mapping[Stack, Weight]) -> Weighed:
-    """As positive weights."""
+    """The stacks that have less, as positive weights."""
     return Weighed([(stack, -each) for stack, each in changed.items() if each.bytes < 0])
 
 
@@ -133,7 +137,7 @@ def shrunk(changed: Mapping[Stack, Weight]) -> Weighed:
 
 @dataclass
 class Function:
-    """What was allocated for a function itself, and for it and all that it called."""
+    """The weight allocated for a function itself, and for it and all that it called."""
 
     frame: Frame
     own: Weight = Weight()
@@ -142,13 +146,13 @@ class Function:
 
     @property
     def place(self) -> str:
-        """Its file, and the line that weighs most; first of all what was allocated for itself."""
+        """Its file, and the line that weighs most, first among those that allocate."""
         _, file, line = max(self.places, key=lambda place: (place[0], self.places[place]))
         return f"{file}:{line}" if line else file
 
 
 def owner(stack: Stack, wrappers: re.Pattern[str]) -> Frame:
-    """The innermost function that does not only pass the request on."""
+    """The innermost function that does more than pass the request on."""
     for frame in reversed(stack):
         if not (wrappers.search(frame.name) or LANGUAGES_OWN.search(frame.file)):
             return frame
@@ -156,7 +160,7 @@ def owner(stack: Stack, wrappers: re.Pattern[str]) -> Frame:
 
 
 def functions(weighed: Weighed, wrappers: re.Pattern[str]) -> list[Function]:
-    """Heaviest first. A function that calls itself counts once for a stack."""
+    """The functions, heaviest first. One that calls itself counts once for a stack."""
     found: dict[Frame, Function] = {}
     for stack, each in weighed.stacks:
         own = owner(stack, wrappers)
@@ -183,14 +187,14 @@ class Change:
 
     @property
     def is_clear(self) -> bool:
-        """More than chance can make of it, with 95 %."""
+        """Whether the change is more than chance can make of it, at 95 %."""
         return abs(self.change.bytes) > self.change.margin
 
 
 def changes(
     before: Weighed, after: Weighed, changed: Mapping[Stack, Weight], wrappers: re.Pattern[str]
 ) -> list[Change]:
-    """The largest first."""
+    """The changes by function, the largest first."""
     rows = (before.stacks, after.stacks, changed.items())
     then, now, more = (_owned(each, wrappers) for each in rows)
     moved = [
@@ -202,7 +206,7 @@ def changes(
 def _owned(
     rows: Iterable[tuple[Stack, Weight]], wrappers: re.Pattern[str]
 ) -> defaultdict[Frame, Weight]:
-    """What was allocated for each function itself."""
+    """The weight allocated for each function itself."""
     return _sums((owner(stack, wrappers), each) for stack, each in rows)
 
 
@@ -237,8 +241,8 @@ def tree(weighed: Weighed, name: str) -> Node:
 
 @dataclass(frozen=True)
 class Growth:
-    """In use at each time, in seconds since the process started: of its heaviest functions, and of
-    all others."""
+    """Bytes in use at each time, in seconds since the process started: of the heaviest functions,
+    and of all others together."""
 
     seconds: Sequence[float]
     names: Sequence[Frame]

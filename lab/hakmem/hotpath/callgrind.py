@@ -1,7 +1,7 @@
-"""Callgrind, where counters are refused: instructions exactly, caches and predictor simulated.
+"""Callgrind, for where counters are refused: instructions exactly, caches and predictor simulated.
 
 It replaces no malloc (memcheck would), so the allocator under test serves the program. Pure but for
-`refusal`: the format of its file is read here and nowhere else.
+`refusal`. Only this module knows the format of callgrind's file.
 """
 
 import re
@@ -14,7 +14,7 @@ from hakmem.errors import LabError
 
 WHAT = "instructions are exact; branch and cache misses are those of a simulated processor"
 
-# Our names for sums of its events. Its branches are the conditional and the indirect ones.
+# Our names for sums of callgrind's events. Branches are the conditional and the indirect ones.
 FIGURES: Mapping[str, Sequence[str]] = {
     "instructions": ("Ir",),
     "conditional branches": ("Bc",),
@@ -26,7 +26,8 @@ FIGURES: Mapping[str, Sequence[str]] = {
     "simulated last-level misses": ("ILmr", "DLmr", "DLmw"),
 }
 
-# Where callgrind does not know the file: valgrind 3.19 knows a file's code by its section .text.
+# Stands for a file that callgrind does not know: valgrind 3.19 finds a file's code by its section
+# .text.
 _NOWHERE = "???"
 
 _NAME = re.compile(r"\((\d+)\)(?: (.*))?")
@@ -76,14 +77,14 @@ def refusal() -> str | None:
 
 
 def argv(folder: Path) -> list[str]:
-    """Instructions, and a simulated predictor and caches."""
+    """The words that start a program with instructions counted, predictor and caches simulated."""
     return [*counting(folder), "--branch-sim=yes", "--cache-sim=yes"]
 
 
 def counting(folder: Path) -> list[str]:
-    """Instructions alone.
+    """The words that start a program with instructions counted, and nothing else.
 
-    Each process writes a file of its own: one that the program forks must not replace it.
+    Each process writes a file of its own: that of a forked one must not replace its parent's.
     """
     return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile_of(folder, '%p')}"]
 
@@ -115,7 +116,7 @@ def parse(text: str) -> Profile:
 
 
 def placed(profile: Profile, library: Path, names: Container[str]) -> Profile:
-    """The same with the functions of no known file in the library, if it defines their names."""
+    """The profile with functions of unknown files moved into the library, if it defines them."""
     functions: dict[tuple[str, str], Function] = {}
     for (file, name), spent in profile.functions.items():
         its_own = file == _NOWHERE and name.partition("'")[0] in names
@@ -126,15 +127,16 @@ def placed(profile: Profile, library: Path, names: Container[str]) -> Profile:
 
 
 def summary_lines(text: str) -> str:
-    """What of a profile is kept as raw output: who wrote it, of what, and the sums."""
+    """The part of a profile that is kept as raw output: who wrote it, of what, and the sums."""
     kept = ("version:", "creator:", "cmd:", "desc:", "events:", "summary:", "totals:")
     return "\n".join(line for line in text.splitlines() if line.startswith(kept))
 
 
 def _functions(text: str, most: int, instructions: int) -> dict[tuple[str, str], Function]:
-    """By (object, name): of at `most` so many costs in a line the one at `instructions`.
+    """Functions by (object, name). A line has up to `most` costs; `instructions` is the index of
+    theirs.
 
-    Names are given once and then by number; a line after calls= is the cost of that call.
+    Names are given once and then by number; the line after calls= is the cost of that call.
     """
     functions: dict[tuple[str, str], Function] = {}
     names: dict[tuple[str, str], str] = {}
@@ -164,7 +166,7 @@ def _functions(text: str, most: int, instructions: int) -> dict[tuple[str, str],
 def functions_between(
     small: Profile, large: Profile, ops: int
 ) -> Iterator[tuple[tuple[str, str], float, float]]:
-    """Of each function what the further operations cost: itself, and with what it called."""
+    """What the additional operations cost, per operation and function: itself, and with callees."""
     nothing = Function()
     for name, after in large.functions.items():
         before = small.functions.get(name, nothing)

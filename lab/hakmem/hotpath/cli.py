@@ -89,7 +89,7 @@ def command(
     paired_cli.require_ledger(record)
     cells = distinct([parse(text) for text in lib or ["hakmem"]])
     seed = order.fresh(seed)
-    # With --json stdout is the document's alone.
+    # With --json only the document goes to stdout.
     console = terminal.new_console(stderr=as_json)
     chosen, refusals = profile.choose(method)
     for line in refusals:
@@ -121,7 +121,8 @@ def command(
 
 
 def _record(body: dict[str, object], found: profile.Found, record: bool, console: Console) -> None:
-    """What hakmem itself failed is a result too; whose another failure is, nobody knows."""
+    """Records the body, also where hakmem itself failed, which is a result. Where only other
+    programs failed nothing is recorded, because the cause is not known."""
     failed = [side for side in found.sides.values() if side.failure]
     if not record or (failed and not any(side.faulty for side in failed)):
         console.print("not recorded" if not record else "not recorded, because a program failed")
@@ -189,7 +190,7 @@ def figures_table(sides: Mapping[str, Side], cells: Mapping[str, Cell]) -> Table
 
 
 def functions_table(side: Side, request: Request, cell: Cell) -> Table:
-    """By what was spent in the function itself; perf does not say what it called."""
+    """The functions by what was spent in each itself; perf does not tell what it called."""
     of_perf = request.method == "perf"
     what = "cycles" if of_perf else "instructions"
     titles = (f"{what} of {cell.name}", "in", ">itself", ">share")
@@ -263,7 +264,7 @@ def _notes(request: Request, found: Found) -> Iterator[str]:
 
 
 def with_spread(values: Sequence[float] | None) -> str:
-    """The median and half the range, in the figure's own unit where it is near zero."""
+    """The median ± half the range, in per cent; near zero in the figure's own unit."""
     if not values:
         return "–"
     middle, half = median(values), (max(values) - min(values)) / 2
@@ -275,7 +276,7 @@ def with_spread(values: Sequence[float] | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, four decimals at most; what is smaller is said to be."""
+    """Decimals by size: none from 1000 on, one from 100, two from 1, else four (or "<0.0001")."""
     if value is None:
         return "–"
     size = abs(value)

@@ -48,7 +48,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Code:
-    """One function: its size in bytes, all of it, and its hit path, or why that is not known."""
+    """One function: its size in bytes, all instructions, and its hit path or why it is unknown."""
 
     function: str
     size: int
@@ -73,7 +73,7 @@ def read(library: Path, is_hakmem: bool) -> list[Code]:
 
 
 def names(library: Path) -> frozenset[str]:
-    """The functions that it defines; none where that cannot be read."""
+    """The names of the functions that the library defines; none where they cannot be read."""
     try:
         symbols = _objdump("-t", library) + _objdump("-T", library)
     except LabError:
@@ -82,7 +82,7 @@ def names(library: Path) -> frozenset[str]:
 
 
 def extent(symbols: str, name: str) -> tuple[int, int]:
-    """Where an exported function lies, from `objdump -T`."""
+    """Address and size of an exported function, from `objdump -T`; LabError where it has none."""
     pattern = rf"^([0-9a-f]+) [^*\n]*\t([0-9a-f]+)\s.*\b{re.escape(name)}$"
     found = re.search(pattern, symbols, re.MULTILINE)
     if found is None:
@@ -93,8 +93,9 @@ def extent(symbols: str, name: str) -> tuple[int, int]:
 
 
 def describe(function: str, size: int, listing: str, is_hakmem: bool) -> Code:
-    """The hit path is that on which no conditional branch is taken. hakmem is built so that this is
-    a hit (its own tests hold it to that); of another library it would be a guess."""
+    """A function from its disassembly. The hit path is the one on which no conditional branch is
+    taken: hakmem is built so, and its own tests check that; of another library it would be a guess.
+    """
     code = parse(listing)
     if not code:
         raise LabError(f"objdump shows no instructions of {function}")
@@ -122,7 +123,7 @@ def parse(listing: str) -> dict[int, Instruction]:
 
 
 def straight(code: Mapping[int, Instruction]) -> list[Instruction]:
-    """From the entry to ret without a branch taken; LabError where the path is no such thing."""
+    """The path from the entry to ret with no branch taken; LabError where it does not end so."""
     order = sorted(code)
     following = dict(pairwise(order))
     path: list[Instruction] = []
@@ -148,7 +149,7 @@ def straight(code: Mapping[int, Instruction]) -> list[Instruction]:
 
 
 def tally(instructions: Iterable[Instruction]) -> Tally:
-    """Of all but nop, which only fills up."""
+    """Counts all instructions but nop, which is padding."""
     steps = [step for step in instructions if not step.name.startswith("nop")]
     begins = {word: sum(s.name.startswith(word) for s in steps) for word in ("j", "jmp", "call")}
     touched = [accesses(step) for step in steps]
@@ -164,7 +165,7 @@ def tally(instructions: Iterable[Instruction]) -> Tally:
 
 def accesses(step: Instruction) -> tuple[bool, bool]:
     """Whether it loads and whether it stores, in AT&T order: the destination comes last."""
-    # At the commas that are not inside an address.
+    # Split at the commas that are not inside an address.
     operands = re.split(r",(?![^(]*\))", step.operands) if step.operands else []
     memory = [bool(_MEMORY.search(operand)) for operand in operands]
     if not any(memory) or _NEITHER.match(step.name):

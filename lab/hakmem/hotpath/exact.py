@@ -1,7 +1,7 @@
 """`hakmem ab --metric instructions` where no counter works: executed instructions, by callgrind.
 
-Exact for one thread: what differs between runs is where addresses fall. So a few runs of each cell
-are enough, with another padding each, and the margin is a hundredth of that of times. Counts
+Exact for one thread: runs differ only in where addresses fall. So a few runs of each cell are
+enough, with another padding each, and the margin is a tenth of the least one of times. Counts
 explain and guard; what a user waits for is time, which they do not replace (docs/hotpath.md).
 """
 
@@ -36,14 +36,14 @@ Counts = Mapping[str, Sequence[float]]
 
 
 def ratio_of(counts: Counts, letter: str) -> Interval:
-    """The cell ÷ A; the ends are the farthest that any two runs lie apart."""
+    """The mean of the cell ÷ that of A; the ends are the extremes over any two runs."""
     mine, base = counts[letter], counts[BASE]
     ends = (min(mine) / max(base), max(mine) / min(base))
     return Interval(fmean(mine) / fmean(base), *ends, KIND)
 
 
 def verdict(ratio: Interval, aim: Aim) -> Verdict:
-    """As the protocol's rules have it, with this margin on either side of 1."""
+    """The verdict by the protocol's rules, with MARGIN on either side of 1."""
     if ratio.low > 1 + MARGIN:
         return "NO-GO"
     if aim == "neutral":
@@ -77,7 +77,7 @@ def workload_of(request: ab.Request) -> work.Workload:
     why = callgrind.refusal()
     if why:
         raise LabError(why)
-    margin = request.margin is not None and not request.twins  # of copies it is set anyway
+    margin = request.margin is not None and not request.twins  # for copies it is always set
     two = (request.command and request.bench) or any(cell.bench for cell in request.cells)
     if two or margin or request.guards or request.floor or request.plant:
         raise LabError(
@@ -101,8 +101,8 @@ def workload_of(request: ab.Request) -> work.Workload:
 def count(
     workload: work.Workload, cells: Mapping[str, Cell], seed: int, folder: Path, console: Console
 ) -> tuple[Counts, str]:
-    """Runs of all cells in turn, each the difference of two amounts of work; and what callgrind
-    said."""
+    """Counts all cells in turn, each as the difference of two amounts of work; returns the counts
+    and the summaries of callgrind's profiles."""
     rng = random.Random(seed)
     said: list[str] = []
     meter = profile.Meter(workload, folder, rng, said)

@@ -1,9 +1,8 @@
 """`hakmem hotpath`: what one operation costs, counted or simulated, where, and in what code.
 
-Each figure is a difference: two processes that differ in their amount of work alone, divided by
-the operations that the one did more. One repetition is such a pair; shown are the median and the
-range of the repetitions. What a processor counted and what callgrind simulated is never in one
-record.
+Each figure is a difference: between two processes that differ in their amount of work alone,
+divided by the operations that the larger one did more. One repetition is such a pair; shown are the
+median and the range of the repetitions. Counted and simulated figures are never in one record.
 """
 
 import random
@@ -36,7 +35,7 @@ Method = Literal["perf", "callgrind", "emulated"]
 Choice = Literal["auto", "perf", "callgrind", "emulated"]
 TOP = 40  # functions kept in a record
 FAULTS = "page faults"
-ENV = "/usr/bin/env"  # wherever PATH leads
+ENV = "/usr/bin/env"  # absolute, whatever PATH says
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Request:
-    """What was asked for. `method` None: nothing here can count, so only what needs no counter."""
+    """What was asked for. `method` None: nothing here can count; the rest is measured."""
 
     workloads: Sequence[Workload]
     cells: Mapping[str, Cell]
@@ -55,7 +54,7 @@ class Request:
 
     @property
     def by_emulation(self) -> bool:
-        """Then there is less work."""
+        """Whether an emulator runs the program; then it gets less work."""
         return self.method in ("callgrind", "emulated")
 
 
@@ -71,8 +70,8 @@ class Spent:
 
 @dataclass
 class Side:
-    """What one cell gave on one workload; each figure by repetition. `failure` ends it; `faulty`:
-    it is hakmem's own, for a benchmark of ours failed under it."""
+    """What one cell gave on one workload; a figure has a value per repetition. A `failure` ends its
+    measurements; it is `faulty` if a benchmark of ours failed under hakmem."""
 
     figures: dict[str, list[float]] = field(default_factory=dict)
     functions: list[Spent] = field(default_factory=list)
@@ -87,7 +86,7 @@ class Side:
 
 @dataclass
 class Found:
-    """Everything that was found. Sides by (workload, letter), code and its refusals by letter."""
+    """Everything that was found: sides by (workload, letter); code, or why none, by letter."""
 
     sides: dict[tuple[str, str], Side] = field(default_factory=dict)
     code: dict[str, list[Code]] = field(default_factory=dict)
@@ -100,7 +99,7 @@ class Found:
 
 
 def choose(asked: Choice) -> tuple[Method | None, list[str]]:
-    """The method, and a line for each that cannot be used here. LabError where it was named."""
+    """The method, and why others cannot be used here. LabError where one of these was named."""
     ways: dict[Method, Callable[[], str | None]] = {
         "perf": perf.refusal,
         "callgrind": callgrind.refusal,
@@ -119,7 +118,7 @@ def choose(asked: Choice) -> tuple[Method | None, list[str]]:
 
 
 def measure(request: Request, console: Console) -> Found:
-    """All of it; a program that fails under one library does not stop the others."""
+    """Measures everything; a program that fails under one library does not stop the others."""
     found = Found()
     rng = random.Random(request.seed)
     with progress_bar(console) as progress:
@@ -160,7 +159,7 @@ def _guarded(what: "Pass", cell: Cell, side: Side, workload: Workload) -> None:
 
 @dataclass(frozen=True)
 class Pass:
-    """One step over all cells. Where it is `optional`, its failure is a note."""
+    """One step, taken for all cells. If it is `optional` its failure is only a note."""
 
     words: str
     take: Callable[[Cell, Side], None]
@@ -170,8 +169,8 @@ class Pass:
 
 @dataclass
 class Meter:
-    """Takes one workload's measurements, one pair of processes after the other; all that these
-    write is added to what is kept as raw output."""
+    """Takes the measurements of one workload, one pair of processes after the other; their outputs
+    are added to `_raw`."""
 
     _work: Workload
     _folder: Path
@@ -199,8 +198,8 @@ class Meter:
     def simulated(
         self, cell: Cell, tool: Sequence[str]
     ) -> tuple[int, callgrind.Profile, callgrind.Profile]:
-        """What callgrind, started as `tool`, says of the pair; LabError where the operations ran
-        no code of the library under test."""
+        """The operations done more, and the profiles of the pair under callgrind, started as
+        `tool`. LabError where the operations ran no code of the library under test."""
 
         def profile(ran: Sample) -> callgrind.Profile:
             text = _taken(callgrind.profile_of(self._folder, ran.pid))
@@ -255,7 +254,7 @@ class Meter:
         _add(side, per_op(small, large, ops))
 
     def _faults(self, cell: Cell, side: Side) -> None:
-        """Of the program alone, without a tool around it, by the kernel's account."""
+        """Page faults of the program alone, without a tool around it, as the kernel counts them."""
         amounts = self._work.amounts(False)
         padding = order.padding(self._rng)
 
@@ -290,7 +289,7 @@ class Meter:
         side.timing = hotpath_sections.about(large)
 
     def _kept(self, out: Path) -> str:
-        """What a process left in a file of its own, which is raw output."""
+        """The text of a file that a process left; it is kept as raw output."""
         text = _taken(out)
         self._raw.append(text)
         return text
@@ -303,7 +302,7 @@ class Meter:
         nothing: T,
         simulated: bool = False,
     ) -> tuple[int, T, T]:
-        """What `difference` says of two of the workload's processes under the tool."""
+        """The `difference` of two processes of the workload under the tool."""
         padding = order.padding(self._rng)
         amounts = self._work.amounts(simulated)
 
@@ -327,7 +326,7 @@ def profile_of(text: str, cell: Cell) -> callgrind.Profile:
 def require_served(
     workload: Workload, cell: Cell, small: callgrind.Profile, large: callgrind.Profile
 ) -> None:
-    """A benchmark's further operations must have run code of the library under test."""
+    """LabError unless a benchmark's additional operations ran code of the library under test."""
     if workload.work.command is None or cell.library.path is None:
         return
     before = small.objects()
@@ -337,14 +336,14 @@ def require_served(
 
 
 def _taken(path: Path) -> str:
-    """The text of a file that a process left, if it did; the next one must write its own."""
+    """Reads and removes a file that a process left: the next must write its own; "" without one."""
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     path.unlink(missing_ok=True)
     return text
 
 
 def per_op(before: Mapping[K, float], after: Mapping[K, float], ops: int) -> dict[K, float]:
-    """What was counted more, by the operations done more; what was not there before was 0."""
+    """The increase of each count per additional operation; one that was missing before was 0."""
     return {name: (n - before.get(name, 0)) / ops for name, n in after.items()}
 
 
@@ -359,8 +358,8 @@ def _add(side: Side, values: Mapping[str, float]) -> None:
 def body(
     request: Request, found: Found, facts: Facts, noise: Mapping[str, object], began: float
 ) -> dict[str, Any]:
-    """What is recorded, and what --json prints. `failures` are benchmarks that hakmem as built
-    failed, `left_out` what another cell did, or a program of the user's own."""
+    """The record, which --json prints. `failures` are benchmarks that hakmem as built failed,
+    `left_out` failures of other cells, or of a program of the user's own."""
     failures, left_out = {}, {}
     for (work, at), why in found.failures.items():
         if found.sides[work, at].faulty and request.cells[at].name == SUBJECT:
@@ -403,7 +402,7 @@ def _of_sides(found: Found, of: Callable[[Side], Any]) -> dict[str, dict[str, An
 
 
 def metrics(request: Request, found: Found) -> dict[str, dict[str, object]]:
-    """By name. Each states how it was obtained."""
+    """The metrics by name; each states how it was obtained."""
     made: dict[str, dict[str, object]] = {}
     for workload in request.workloads:
         per = workload.unit

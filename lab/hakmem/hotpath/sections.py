@@ -1,9 +1,10 @@
 """Cycles spent in the named sections of the boundary, as the allocator itself times them.
 
-With HAKMEM_SECTIONS_SAMPLE=N it reads the time-stamp counter around each Nth entry of a section and
-writes what it found into its statistics. Entries are subtracted between two amounts of work; they
-are counted exactly. Cycles are not subtracted: one interrupted entry among the few of a start-up
-would make the others' mean wrong, even negative. Their mean is that of the larger run. Pure.
+With HAKMEM_SECTIONS_SAMPLE=N the allocator reads the time-stamp counter around each Nth entry of a
+section, and writes the sums into its statistics. It counts all entries, so these are subtracted
+between two amounts of work. Cycles are not subtracted: one interrupted entry among the few of a
+start-up would make the mean of the others wrong, even negative. The mean is that of the larger run.
+Pure.
 """
 
 import json
@@ -19,14 +20,14 @@ WHAT = (
 )
 
 
-# What statistics say before the first entry.
+# The statistics of a process before the first entry.
 NOTHING: Mapping[str, Any] = {"sections": {}}
 
 
 @dataclass(frozen=True)
 class Section:
-    """How often further operations come here, and what an entry takes in the larger run, its
-    start-up included. Cycles are None where none of its entries was timed."""
+    """How often additional operations enter the section, and what an entry takes in the larger run,
+    its start-up included. Cycles are None where no entry was timed."""
 
     name: str
     entries_per_op: float
@@ -37,8 +38,8 @@ class Section:
 
 
 def parse(text: str, every: int) -> Mapping[str, Any]:
-    """One process's statistics, with sections. LabError where the library has none, or where it
-    timed at another rate than the one asked for."""
+    """The statistics of one process. LabError where the library has no sections, or timed at
+    another rate than the one asked for."""
     try:
         document: dict[str, Any] = json.loads(text or "{}")
         sections, stated = document.get("sections"), document.get("sections_sample")
@@ -55,7 +56,7 @@ def parse(text: str, every: int) -> Mapping[str, Any]:
 
 
 def between(small: Mapping[str, Any], large: Mapping[str, Any], ops: int) -> list[Section]:
-    """The sections that were entered, most expensive first."""
+    """The sections that were entered, most expensive first; `ops` are the operations done more."""
     found = []
     for name, after in large["sections"].items():
         entries = (after["count"] - small["sections"].get(name, {}).get("count", 0)) / ops
@@ -68,6 +69,6 @@ def between(small: Mapping[str, Any], large: Mapping[str, Any], ops: int) -> lis
 
 
 def about(document: Mapping[str, Any]) -> dict[str, object]:
-    """What the statistics say of the timer, and of what timing an empty entry takes."""
+    """What the statistics say of the timer, and how long it takes to time an empty entry."""
     keys = ("sections_timer", "sections_overhead")
     return {key: document[key] for key in keys if key in document}

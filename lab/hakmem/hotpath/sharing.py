@@ -1,8 +1,8 @@
-"""What threads do to each other inside the allocator: qemu's emulation, with a plugin of ours.
+"""What threads do to each other inside the allocator, in qemu's emulation with a plugin of ours.
 
-Counts, no times: they are those of as many processors as there are threads, with endless caches,
-whatever machine this is. The plugin (`sharing.c`) says how it keeps the threads in step; a library
-(`processor.c`) tells each thread that it is on a processor of its own.
+Counts, no times: they are those of one processor per thread with endless caches, whatever machine
+this is. The plugin (`sharing.c`) says how it keeps the threads in step; a library (`processor.c`)
+tells each thread that it is on a processor of its own.
 """
 
 import json
@@ -41,7 +41,8 @@ def refusal() -> str | None:
 
 @cache
 def compiled(source: str) -> Path:
-    """A shared object where other builds are, unless it is there and newer than its source."""
+    """The shared object of that source in the build's folder; compiled unless it is newer than its
+    source. LabError where that fails."""
     path = Path(__file__).with_name(source)
     made = project.build_dir() / path.with_suffix(".so").name
     if made.exists() and made.stat().st_mtime > path.stat().st_mtime:
@@ -57,14 +58,14 @@ def compiled(source: str) -> Path:
 
 
 def emulated(library: str, out: Path, *preloaded: Path) -> list[str]:
-    """What runs a program in the emulator; the emulator itself does without the allocator."""
+    """The words that start a program in the emulator, which itself runs without the allocator."""
     files = ":".join(map(str, [compiled("processor.c"), *preloaded]))
     plugged = f"{compiled('sharing.c')},library={library},out={out}"
     return [EMULATOR, "-E", f"LD_PRELOAD={files}", "-plugin", plugged]
 
 
 def argv(cell: Cell, out: Path) -> list[str]:
-    """What runs a program under a cell."""
+    """The words that start a program under a cell in the emulator."""
     library = cell.library.path
     name = library.resolve().name if library else "libc.so.6"
     return ["env", "-u", "LD_PRELOAD", *emulated(name, out, *cell.library.files)]
@@ -82,7 +83,7 @@ def parse(text: str, cell: Cell) -> dict[str, float]:
 
 
 def markdown(body: Mapping[str, Any]) -> str:
-    """A record's counts as a document's table: for 1000 operations, a column for each allocator."""
+    """A record's counts as a document's table: per 1000 operations, a column for each allocator."""
     cells = [cell["name"] for cell in body["cells"]]
     rows = [("benchmark, 1000 operations", "count", *cells), ("---", "---", *["--:"] * len(cells))]
     for work in (benchmark["name"] for benchmark in body["benchmarks"]):

@@ -3,8 +3,8 @@
 Everything before the timed part, and the first `small` operations of it, is the same in both
 processes and drops out of the difference. Start-up and warm-up are therefore not estimated but
 excluded: what remains is what the later operations cost, in a process that is already warm.
-random_mixed touches its memory in an untimed pass that grows with the amount; the smaller run is
-given the same pass by --warmup, so that it drops out too.
+random_mixed touches its memory in an untimed pass that grows with the amount; --warmup makes that
+pass of the smaller run as long, so that it drops out too.
 """
 
 import re
@@ -24,8 +24,8 @@ from hakmem.suite import SUITE
 CLASSIC = ("random_mixed 16-1024", "random_mixed 129-1024")
 _SIZES = re.compile(r"random_mixed[ _](\d+)[-_–](\d+)")
 _OF_SIZES = "random_mixed_400"  # the slots of the classic cells
-# Benchmarks that run on any number of threads: which one of the suite, how the number is said, and
-# the two amounts for each thread.
+# Benchmarks that run on any number of threads: the benchmark of the suite, the arguments that say
+# the number, and the two amounts for each thread.
 _ON_THREADS = re.compile(r"(larson|burst|thread_churn|buffers) on (\d+)")
 _OF_THREADS = {
     "larson": ("larson_2", ("--slots=500", "--threads={}"), (1000, 5000)),
@@ -57,10 +57,10 @@ class Amounts:
 
 @dataclass(frozen=True)
 class Workload:
-    """A work at two amounts; a benchmark is given `more` arguments behind its own.
+    """A work at two amounts; `more` are arguments of a benchmark behind its own.
 
-    `given` are amounts that the user chose. An own command without {n} is one operation: its whole
-    run, start-up included.
+    `given` are amounts that the user chose. A user's command without {n} is one operation: its
+    whole run, start-up included.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Workload:
 
     @property
     def whole(self) -> bool:
-        """Whether it is measured as it is, once, and not by a difference."""
+        """Whether a whole run is measured, and not a difference."""
         return self.work.command is None and not any(AMOUNT in a for a in self.work.arguments)
 
     @property
@@ -78,8 +78,8 @@ class Workload:
         return "run" if self.whole else "operation"
 
     def amounts(self, simulated: bool) -> Amounts | None:
-        """A simulated processor is about fifty times slower, so it gets less to do. None where
-        the whole run is measured."""
+        """The two amounts; None where the whole run is measured. A simulated processor is about
+        fifty times slower, so it gets less to do."""
         command = self.work.command
         if self.given or command is None:
             return self.given
@@ -99,13 +99,13 @@ class Workload:
         return (*command.argv(amount), *self.more, *even)
 
     def process(self, cell: Cell, amount: int, amounts: Amounts | None, padding: int) -> Process:
-        """One process of it under a cell; whoever counts puts a tool of his own around it."""
+        """One process of the workload under a cell; the caller puts its tool around it."""
         process = self.work.process(cell, padding, counted=False)
         argv = self.argv(amount, amounts)
         return replace(process, argv=argv, timeout_s=TIMEOUT_S, counted=False)
 
     def entry(self, simulated: bool) -> dict[str, object]:
-        """For the record, in the form in which the audit looks for a benchmark's definition."""
+        """The entry of a record, in the form in which the audit looks for a definition."""
         command = self.work.command
         uses = {"counted": self.amounts(simulated), "page faults": self.amounts(False)}
         entry = {
@@ -160,7 +160,7 @@ def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str]
 
 
 def amounts(text: str | None) -> Amounts | None:
-    """What --amounts names."""
+    """The amounts that --amounts names; None where it is not given."""
     if text is None:
         return None
     small, _, large = text.partition(",")
@@ -176,7 +176,7 @@ def metric(subject: str, what: str, cell: str) -> str:
 
 
 class ProgramFailed(LabError):
-    """The measured program failed, or another allocator served it; no tool's failure."""
+    """The measured program failed, or another allocator served it; the tool did not fail."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, status=1)
@@ -190,8 +190,8 @@ def run(
     amounts: Amounts | None,
     padding: int,
 ) -> tuple[int, Sample]:
-    """One process under a tool, or alone, and how many operations it timed. ProgramFailed where it
-    failed, or where its malloc was not the intended one."""
+    """Runs one process, under a tool or alone; returns how many operations it timed, and the
+    sample. ProgramFailed where it failed, or where its malloc was not the intended one."""
     process = replace(workload.process(cell, amount, amounts, padding), tool=tuple(tool))
     taken = take(Sample(workload.name), process)
     if taken.error is not None:
@@ -207,9 +207,12 @@ def run(
 def difference(
     amounts: Amounts | None, one: Callable[[int], tuple[int, T]], nothing: T
 ) -> tuple[int, T, T]:
-    """The operations that the second of two runs did more than the first, and what was read after
-    each; `one` runs an amount and says both. Where the whole run is the operation there is no
-    first: `nothing` was read then. LabError where more work did no more operations."""
+    """The operations that the larger run did more than the smaller one, and what was read after
+    each; `one` runs an amount, and returns its operations and what it read.
+
+    Without `amounts` the whole run is the operation: `nothing` stands for the smaller run. LabError
+    where more work did no more operations.
+    """
     if amounts is None:
         return 1, nothing, one(0)[1]
     (few, small), (many, large) = one(amounts.small), one(amounts.large)

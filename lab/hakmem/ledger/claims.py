@@ -1,7 +1,7 @@
 """How a recorded metric is written as a figure. Pure.
 
-A scale is a prefix of the unit (k M G, m µ n, Ki Mi Gi); of a ratio it is `ratio`, the default, or
-`%`, the signed change; of a share it is `%`. `audit/scanner.py` reads what is written so.
+A scale is a prefix of the unit (k M G, m µ n, Ki Mi Gi); for a ratio it is `ratio`, the default, or
+`%`, the signed change; for a share it is `%`. `audit/scanner.py` reads figures of this form.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ SCALES = {
     "Ki": str(2**10), "Mi": str(2**20), "Gi": str(2**30),
 }  # fmt: skip
 
-GUARD = "guard "  # before the name of a guard among a verdict's metrics
-# The `kind` of an interval that one run's series gives: it does not hold for another run.
+GUARD = "guard "  # prefix of a guard's name among a verdict's metrics
+# The `kind` of an interval computed from the series of one run: it does not hold for another run.
 WITHIN = "95 % CI within the run"
 
 
@@ -45,13 +45,13 @@ def rounded(value: Decimal, decimals: int) -> str:
 
 
 def ends(metric: Mapping[str, Any]) -> tuple[float, float] | None:
-    """The metric's interval, if it has one."""
+    """The two ends of the metric's interval or range, if it has them."""
     low, high = metric.get("low"), metric.get("high")
     return None if low is None or high is None else (low, high)
 
 
 def is_range(metric: Mapping[str, Any]) -> bool:
-    """Whether its ends are the lowest and the highest value: no interval."""
+    """Whether its ends are only the lowest and the highest value, and so no interval."""
     return str(metric.get("kind", "")).startswith("range")
 
 
@@ -61,14 +61,14 @@ def value(metric: Mapping[str, Any]) -> float:
 
 
 def interval(metric: Mapping[str, Any]) -> Interval:
-    """A metric's interval; of one that has none, the value itself."""
+    """The metric as an Interval; one without ends has its value as both."""
     middle = value(metric)
     low, high = ends(metric) or (middle, middle)
     return Interval(middle, low, high, str(metric.get("kind", "")))
 
 
 def figure(metric: Mapping[str, Any], scale: str | None = None, decimals: int = 2) -> str:
-    """The figure as a document shows it: value, unit, and the interval of what has one."""
+    """The figure as a document shows it: value, unit and, if it has them, its two ends."""
     unit = str(metric["unit"])
     shown, unit_shown = scaled(value(metric), unit, scale)
     text = f"{rounded(shown, decimals)} {unit_shown}".rstrip()
@@ -80,7 +80,7 @@ def figure(metric: Mapping[str, Any], scale: str | None = None, decimals: int = 
 
 
 def for_people(metric: Mapping[str, Any]) -> tuple[str, str]:
-    """A few digits in a unit that suits them, and its interval in the same, if it has one."""
+    """The value with few digits in a unit that suits it, and its ends in the same unit or ""."""
     middle, unit, by = value(metric), str(metric.get("unit", "")), 1.0
     if unit in ("share", "probability"):
         unit, by = "%", 0.01
@@ -95,13 +95,13 @@ def for_people(metric: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _digits(value: float) -> str:
-    """Whole numbers whole, small ones not as nothing."""
+    """Whole numbers without decimals; below 0.01 two significant digits, so that none is 0."""
     if value == int(value):
         return words.count(value)
     return f"{value:.2g}" if abs(value) < 0.01 else words.number(value)
 
 
 def address(text: str, body: Mapping[str, Any]) -> tuple[str, str | None]:
-    """Metric and scale of `metric` or `metric/scale`; the names of metrics may have slashes."""
+    """Splits `metric` or `metric/scale`, where the names of metrics may contain slashes."""
     metric, slash, scale = text.rpartition("/")
     return (metric, scale) if slash and text not in (body.get("metrics") or {}) else (text, None)

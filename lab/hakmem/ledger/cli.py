@@ -25,7 +25,7 @@ TELLING = ("throughput", "resident")
 
 
 def choose(records: Sequence[Record], kind: str | None, whole: bool) -> list[Record]:
-    """The results, in the order of time; all records, or all of one kind, where asked for."""
+    """The results in the order of time; all records with `whole`, or all of one `kind`."""
     found = [
         record
         for record in records

@@ -24,16 +24,17 @@ from hakmem import project
 from hakmem.errors import LabError
 
 METHOD = "1"  # raised when figures are obtained in another way than before
-START = "0" * 64  # what the first record of a host has before it
+START = "0" * 64  # `prev` of a host's first record
 ID_DIGITS = 12
 
-# What is recorded as a part of a result, and is none itself.
+# Kinds of records that are parts of a result, and none themselves.
 PARTS = ("setting", "comparison", "sample", "block", "probe")
 
 
 @dataclass(frozen=True)
 class Record:
-    """One entry. `hash` is sha256(prev + canonical JSON of all but id and hash); `id` begins it.
+    """One entry. `hash` is sha256(prev + canonical JSON of all but id and hash); `id` is its
+    beginning.
 
     `time` is UTC; `raw` maps the names of raw outputs to the hashes they are stored under.
     """
@@ -51,12 +52,12 @@ class Record:
 
     @property
     def when(self) -> tuple[str, int]:
-        """What is recorded together may have one time; then the ledger's own order tells."""
+        """The key to sort by: records of one batch may have the same time, so `seq` decides."""
         return self.time, self.seq
 
     @property
     def title(self) -> str:
-        """What it is about."""
+        """The question, title or command line of the record."""
         return str(self.body.get("question") or self.body.get("title") or self.typed)
 
     @property
@@ -78,8 +79,8 @@ def host_name() -> str:
 
 
 def stored(value: object) -> object:
-    """The value as a record has it: paths inside the project from its root on, because a record is
-    read elsewhere."""
+    """The value as a record has it: paths inside the project are relative to its root, because a
+    record is read elsewhere."""
     return _without(f"{project.root()}/", value)
 
 
@@ -99,7 +100,7 @@ _repeats: ContextVar[str | None] = ContextVar("repeats", default=None)
 
 @contextlib.contextmanager
 def repeating(id: str) -> Iterator[None]:
-    """All that is recorded meanwhile states that it repeats that record."""
+    """All records appended inside this context state that they repeat the record `id`."""
     before = _repeats.set(id)
     try:
         yield
@@ -108,7 +109,8 @@ def repeating(id: str) -> Iterator[None]:
 
 
 class Ledger:
-    """The evidence folder `root`: ledger/ and raw/ in it. What is added is of `host`: this one."""
+    """The evidence folder `root`: ledger/ and raw/ in it. Records are added for `host`, or this
+    one."""
 
     def __init__(self, root: Path, host: str | None = None) -> None:
         self.root = root
@@ -116,24 +118,24 @@ class Ledger:
 
     @classmethod
     def default(cls, host: str | None = None) -> "Ledger":
-        """The project's own, evidence/; LAB_LEDGER leads to another folder."""
+        """The project's own ledger, evidence/; LAB_LEDGER names another folder."""
         root = Path(os.environ.get("LAB_LEDGER") or project.root() / "evidence")
         return cls(root.absolute(), host)
 
     def append(
         self, kind: str, body: Mapping[str, object], raw: Mapping[str, bytes] | None = None
     ) -> Record:
-        """Adds one record, as `together` does; a body that is not JSON touches nothing."""
+        """Adds one record, as `together` does. LabError for a body that is not JSON."""
         require_json(kind, body)
         with self.together() as batch:
             return batch.append(kind, body, raw)
 
     @contextlib.contextmanager
     def together(self) -> Iterator["Batch"]:
-        """What is appended to the batch is added at its end, all of it or nothing at all.
+        """A batch of records: all of them are added at the end of the context, or none at all.
 
-        Then it is safely on the disk. Other writers of this host wait meanwhile. LabError where the
-        disk refuses.
+        At its end they are synced to the disk. Other writers of this host wait meanwhile. LabError
+        where the disk refuses.
         """
         host = self.host or host_name()
         path = self.root / "ledger" / f"{host}.jsonl"
@@ -156,7 +158,7 @@ class Ledger:
             ) from error
 
     def files(self) -> list[Path]:
-        """One per host; none where nothing was ever recorded."""
+        """One file per host; none where nothing was ever recorded."""
         try:
             found = [Path(entry) for entry in os.scandir(self.root / "ledger")]
         except FileNotFoundError:
@@ -220,7 +222,7 @@ class Ledger:
                 raise LabError(f"cannot mend {path}: {error.strerror}") from error
 
     def store(self, data: bytes) -> None:
-        """Whole or not there: written apart, then renamed."""
+        """Stores raw output under its hash, atomically: written apart, synced, then renamed."""
         path = self.raw_path(hashlib.sha256(data).hexdigest())
         if path.exists():
             return
@@ -238,7 +240,7 @@ def require_json(kind: str, body: Mapping[str, object]) -> None:
 
 
 class Batch:
-    """Records under way into one host's file: `lines`, each chained to the one before."""
+    """Records under way into one host's locked file: `lines`, each chained to the one before."""
 
     def __init__(self, ledger: Ledger, host: str, last: Record | None) -> None:
         self.lines: list[bytes] = []
@@ -247,7 +249,7 @@ class Batch:
     def append(
         self, kind: str, body: Mapping[str, object], raw: Mapping[str, bytes] | None = None
     ) -> Record:
-        """The record as it will be read once the batch is added.
+        """Adds a record, and returns it as it will be read once the batch is written.
 
         Raw outputs are stored at once, which adds no line. LabError where the body is not JSON (NaN
         and infinity are not).
@@ -292,8 +294,9 @@ def _seal(content: Mapping[str, object]) -> bytes:
 def _decode(line: bytes) -> Record:
     """The record of a line; LabError unless the line is, byte for byte, what was written.
 
-    Hash and id are cut out of their places in the line instead of writing the rest anew: what the
-    hash is of was canonical, so nothing else gives it, and thousands of records are read at once.
+    Hash and id are cut out of the line, instead of encoding the rest anew, because thousands of
+    records are read at once. This is as strict: what was hashed was canonical, and no other bytes
+    have that hash.
     """
     try:
         row = json.loads(line)
@@ -326,7 +329,7 @@ def _locked(path: Path) -> Iterator[int]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # A checkout may have put another file in its place while we waited.
+            # While this process waited, a git checkout may have put another file in its place.
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
                 yield descriptor
                 return
@@ -335,10 +338,10 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _lines(path: Path) -> tuple[list[bytes], bytes]:
-    """The whole lines, and what comes after the last of them."""
+    """The whole lines, and the bytes after the last of them."""
     try:
         with path.open("rb") as file:
-            # Not while a writer is in the middle of a line: then it would look torn.
+            # Under a shared lock: a line that a writer has half written would look torn.
             fcntl.flock(file, fcntl.LOCK_SH)
             data = file.read()
     except OSError as error:
@@ -348,7 +351,7 @@ def _lines(path: Path) -> tuple[list[bytes], bytes]:
 
 
 def _mend(path: Path, descriptor: int) -> Record | None:
-    """The last record. A torn line after it is moved aside into `<file>.torn` and reported."""
+    """The last record, or None. A torn line after it is moved into `<file>.torn`, and reported."""
     size = os.fstat(descriptor).st_size
     lines, newline, rest = os.pread(descriptor, size, 0).rpartition(b"\n")
     last = None
@@ -378,7 +381,7 @@ def _mend(path: Path, descriptor: int) -> Record | None:
 
 
 def _write(descriptor: int, data: bytes) -> None:
-    """All of it on the disk, or none of it in the file."""
+    """Appends all of `data` and syncs it; on any error the file has its old size again."""
     size = os.fstat(descriptor).st_size
     try:
         left = memoryview(data)

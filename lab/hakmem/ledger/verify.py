@@ -1,4 +1,4 @@
-"""Whether the ledger is what was written, and only ever grew."""
+"""Checks that the ledger is what was written, and only ever grew."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,7 @@ class Verification:
 
 
 def verify(ledger: Ledger) -> Verification:
-    """Recomputes every hash, compares with what git has; `records` holds those that verify."""
+    """Recomputes every hash, and compares with git; the result has the records that verify."""
     result = Verification()
     digests: set[str] = set()
     for path in ledger.files():
@@ -50,7 +50,7 @@ def verify(ledger: Ledger) -> Verification:
 
 
 def _content(path: Path) -> bytes:
-    """Nothing where it is gone or cannot be read: that is less than was committed."""
+    """The file's bytes; none where it is gone or unreadable, which is less than was committed."""
     try:
         return path.read_bytes()
     except OSError:
@@ -58,7 +58,7 @@ def _content(path: Path) -> bytes:
 
 
 def _against_git(ledger: Ledger, result: Verification) -> None:
-    """Committed lines stay: the last commit's files are prefixes, and no commit took one away."""
+    """Committed lines must stay: HEAD's files are prefixes, and no commit took a line away."""
     listed = git.ask(ledger.root, "ls-tree", "--name-only", "HEAD", "ledger/")
     if listed is None:
         result.notes.append(f"{ledger.root} is in no git history: growth alone was not checked")
@@ -72,7 +72,7 @@ def _against_git(ledger: Ledger, result: Verification) -> None:
 
 
 def _taken_away(root: Path) -> list[str]:
-    """Commits of the main line that changed or removed lines, not only added some."""
+    """Problems: commits of the main line that removed or changed lines instead of adding some."""
     ways = ("--first-parent", "-m", "--no-renames", "--numstat", "--format=commit %h")
     log = git.ask(root, "log", *ways, "--", "ledger/*.jsonl") or ""
     problems, commit = [], ""

@@ -20,7 +20,7 @@ LEAST_S = 0.2
 
 
 def only(everybody: Found[Process], pid: int | None) -> Found[Process]:
-    """LabError where the one asked for is not among them."""
+    """The process `pid` alone, or all without one. LabError where it is not among them."""
     if pid is None:
         return everybody
     here = [process for process in everybody.here if process.pid == pid]
@@ -55,7 +55,8 @@ class Looks:
         found, now = only(processes.running(), self._pid), self._clock()
         seconds = None if self._before is None else max(now - self._at, LEAST_S / 2)
         here = {one.pid: one for one in found.here}
-        # Of one that gave no answer last time nobody knows what of its work is of this interval.
+        # If a process gave no answer last time, it is unknown how much of its work is of this
+        # interval.
         silent = here.keys() & (self._seen - (self._before or {}).keys())
         earlier = self._before
         if earlier is not None:
@@ -68,7 +69,7 @@ class Looks:
 
 
 def watch(looks: Looks, console: Console, interval: float) -> None:
-    from rich.live import Live  # here, because one look needs none of it
+    from rich.live import Live  # imported late: one look does not need it
 
     with Live(looks.next(), console=console, screen=True, auto_refresh=False) as live:
         while True:
@@ -123,7 +124,7 @@ def export_command(
 
     Each sample has the labels pid and command; names and units: docs/statistics.md. Ctrl-C ends it.
     """
-    from hakmem.live import export  # here, because `top` needs no server
+    from hakmem.live import export  # imported late: `top` needs no server
 
     if dashboard:
         print(json.dumps(board(), indent=1))

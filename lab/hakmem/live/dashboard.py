@@ -1,4 +1,4 @@
-"""A dashboard for Grafana over what `hakmem export` serves: a row here is a panel there."""
+"""A dashboard for Grafana over what `hakmem export` serves: each row of PANELS is a panel."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ CALLS = ("maps", "munmap", "mremap", "mprotect", "madvise", "mincore", "futex", 
 
 @dataclass(frozen=True)
 class Panel:
-    """`asked` has a legend and an expression, in which @NAME is that metric of what is chosen."""
+    """`asked` maps legends to expressions, where @NAME is that metric of the chosen processes."""
 
     title: str
     unit: str
@@ -88,7 +88,7 @@ PANELS = (
 
 
 def board() -> dict[str, Any]:
-    """As Grafana imports it."""
+    """The dashboard in the form that Grafana imports."""
     return {
         "title": "hakmem",
         "uid": "hakmem",
@@ -153,5 +153,5 @@ def _panel(number: int, panel: Panel) -> dict[str, Any]:
 
 
 def chosen(expression: str) -> str:
-    """With the metrics' own names, of the programs and processes that are chosen."""
+    """The expression with the metrics' own names, for the chosen programs and processes."""
     return re.sub(r"@(\w+)", lambda metric: f"hakmem_{metric[1]}{CHOSEN}", expression)

@@ -1,5 +1,5 @@
 """What `hakmem export` serves to Prometheus: the processes that are there when it asks, as one
-document in which each sample has its process's labels."""
+document in which each sample has the labels of its process."""
 
 import ipaddress
 import re
@@ -16,7 +16,8 @@ from hakmem.live.processes import Answer, Found
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 END = "# EOF\n"
 SILENT = "hakmem_export_silent_processes"
-# What hakmem writes. Anybody may answer under its name, and gets no other line through.
+# The lines that hakmem writes. Any process may answer under its name, but gets no other line
+# through.
 ABOUT = re.compile(rf"# (TYPE|UNIT|HELP) ((?!{SILENT})hakmem(?:_[a-z0-9_]+)?)(?: [ -~]*)?")
 LABEL = r'(?!pid=|command=)[a-z_]+="[^"\\{}\x00-\x1f\x7f-\x9f]*"'
 SAMPLE = re.compile(rf"((?!{SILENT})hakmem_[a-z0-9_]+)(?:\{{({LABEL})\}})?( -?[0-9]+(?:\.[0-9]+)?)")
@@ -32,7 +33,7 @@ def labelled(sample: re.Match[str], process: Answer) -> str:
 
 
 def merged(processes: Iterable[Answer]) -> str:
-    """The families in the order they are first met, of each the first TYPE, UNIT and HELP."""
+    """The families in the order of their first lines, each with its first TYPE, UNIT and HELP."""
     families: dict[str, tuple[dict[str, str], list[str]]] = {}
     for process in processes:
         family = None
@@ -47,8 +48,8 @@ def merged(processes: Iterable[Answer]) -> str:
 
 
 def as_text_format(page: str) -> str:
-    """The same for who reads Prometheus's text format 0.0.4 only, as the textfile collector of
-    node_exporter: families have their samples' names, and there are no units."""
+    """The page in Prometheus's text format 0.0.4, for readers of only that, such as the textfile
+    collector of node_exporter: families have their samples' names, and there are no units."""
     suffixes = {"counter": "_total", "info": "_info"}
     lines, suffix = [], ""
     for line in page.splitlines():
@@ -69,7 +70,7 @@ PAGE = "/metrics"
 
 
 def whole(answer: Answer) -> Answer | None:
-    """None: that is not all of it, or not hakmem's."""
+    """The answer; None where it is cut off, or not hakmem's."""
     return answer if answer.text.endswith(END) else None
 
 
@@ -78,7 +79,7 @@ def running() -> Found[Answer]:
 
 
 def document(found: Found[Answer]) -> str:
-    """With how many gave no answer, so that nobody takes a part of them for all."""
+    """The page, and how many gave no answer, so that it is not taken for complete."""
     about = f"# TYPE {SILENT} gauge\n# HELP {SILENT} processes on hakmem that gave no answer\n"
     page = merged(found.here).removesuffix(END)
     return f"{page}{about}{SILENT} {found.silent}\n{END}"
@@ -89,7 +90,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server_version = "hakmem"
     sys_version = ""
-    timeout = 10  # of one that asks for nothing
+    timeout = 10  # seconds for a client that sends no request
 
     def do_GET(self) -> None:
         if self.path.partition("?")[0] != PAGE:
@@ -106,12 +107,12 @@ class Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET
 
     def log_message(self, *unused: object) -> None:
-        """Nobody wants a line every few seconds."""
+        """Logs nothing: Prometheus asks every few seconds."""
 
 
 class Server(ThreadingHTTPServer):
     def handle_error(self, *request: Any) -> None:
-        """Who hangs up before the end is no error of ours."""
+        """Ignores a client that hangs up before the end: that is no error."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(*request)
 
@@ -138,7 +139,8 @@ def is_loopback(host: str) -> bool:
 
 
 def server(host: str, port: int) -> Server:
-    """Listening; its address is in `server_address`, where port 0 has become a free one."""
+    """A server that listens; its address is in `server_address`, with a free port for port 0.
+    LabError where it cannot listen."""
     try:
         return (Server6 if ":" in host else Server)((host, port), Handler)
     except (OSError, UnicodeError) as error:

@@ -1,7 +1,7 @@
-"""Which processes here can be asked for their statistics (HAKMEM_LIVE), and what they answer.
+"""Finds the processes that can be asked for their statistics (HAKMEM_LIVE), and asks them.
 
-The protocol is in docs/statistics.md. What answers is believed to be who the system says it is, and
-nothing else: anybody may listen under such a name.
+The protocol is in docs/statistics.md. Only what the system says of a process is trusted: any
+process may listen under such a name, and answer anything.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Answer:
-    """What the process `pid`, as it is called here, has written, and what it calls itself."""
+    """What the process `pid`, as it is numbered here, has written, and its name for itself."""
 
     pid: int
     command: str
@@ -39,7 +39,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Process:
-    """`figures` is its JSON document; `page_faults` are the system's count since it began."""
+    """A process: `figures` is its JSON document, `page_faults` the system's count of them."""
 
     pid: int
     command: str
@@ -56,14 +56,14 @@ T = TypeVar("T", Answer, Process)
 
 @dataclass(frozen=True)
 class Found(Generic[T]):
-    """In the order of their numbers; and how many there are that gave no answer."""
+    """Processes in the order of their ids, and how many gave no answer."""
 
     here: list[T]
     silent: int
 
 
 def listening(sockets: Path = SOCKETS) -> list[str]:
-    """The names of their sockets."""
+    """The names of the sockets that processes on hakmem listen on."""
     text = sockets.read_text(encoding="utf-8", errors="replace")  # a name may be any bytes
     lines = (line.split() for line in text.splitlines())
     found = {  # a set: while sockets come and go, the system's list may have one twice
@@ -73,7 +73,7 @@ def listening(sockets: Path = SOCKETS) -> list[str]:
 
 
 def ask(name: str, form: str) -> Answer | None:
-    """None: it has gone meanwhile, does not answer in time, or is another user's."""
+    """The answer; None where the process has gone, is too slow, or is another user's."""
     with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError):
         connection.settimeout(PATIENCE_S)
         connection.connect("\0" + name.removeprefix("@"))
@@ -102,7 +102,7 @@ def _read(connection: socket.socket) -> bytes:
 
 
 def command_of(pid: int) -> str:
-    """As the process calls itself, which may be anything."""
+    """The name that the process gave itself, which may be anything, made printable."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -111,13 +111,13 @@ def command_of(pid: int) -> str:
 
 
 def page_faults_of(pid: int) -> int:
-    """Minor and major ones; 0 where the system does not say."""
+    """Minor and major page faults since the process began; 0 where the system does not say."""
     fields = host.stat_of(pid)
     return int(fields[7]) + int(fields[9]) if fields else 0
 
 
 def parse(answer: Answer) -> Process | None:
-    """None: that is no document of hakmem's. What another version does not have is 0."""
+    """The process; None: the answer is not hakmem's. Figures that another version lacks are 0."""
     try:
         figures = json.loads(answer.text)
         figures["heap"] = counts(figures["heap"])
@@ -130,7 +130,7 @@ def parse(answer: Answer) -> Process | None:
 
 
 def counts(figures: dict[str, Any]) -> defaultdict[str, int]:
-    """TypeError where one is no number of bytes or of anything else that is counted."""
+    """The figures, 0 for missing ones. TypeError where one is no count."""
     if not all(isinstance(n, int) and 0 <= n < 1 << 64 for n in figures.values()):
         raise TypeError
     return defaultdict(int, figures)

@@ -13,8 +13,8 @@ from hakmem.live.processes import Process
 
 @dataclass(frozen=True)
 class Row:
-    """`figures` are bytes and counts, by column; those of WORK since the process began or, of a
-    second look, per second."""
+    """A process's `figures`, bytes and counts, by column; those of WORK are since the process began
+    or, from the second look on, per second."""
 
     pid: int
     command: str
@@ -27,7 +27,7 @@ def counted(process: Process) -> tuple[int, int, int, int]:
 
 
 def row(now: Process, before: Process | None, seconds: float | None) -> Row:
-    """A process that was not there at the look before has done all of its work since."""
+    """One row; a process that was not there at the look before has done all of its work since."""
     work: Sequence[float] = counted(now)
     if seconds is not None:
         earlier = counted(before) if before is not None else (0, 0, 0, 0)
@@ -39,7 +39,7 @@ def row(now: Process, before: Process | None, seconds: float | None) -> Row:
 def rows(
     now: Sequence[Process], before: Mapping[int, Process] | None, seconds: float | None
 ) -> list[Row]:
-    """The largest first. None: this is the first look."""
+    """The rows, the largest process first. `before` None: this is the first look."""
     made = [row(process, (before or {}).get(process.pid), seconds) for process in now]
     return sorted(made, key=lambda one: (-one.figures["resident"], one.pid))
 
@@ -49,7 +49,7 @@ NOBODY = (
     "no process that may be looked at runs on hakmem with HAKMEM_LIVE=1\n"
     "start one: HAKMEM_LIVE=1 hakmem run -- PROGRAM"
 )
-# What is worth a line of one process: its name in the statistics, and in how many bytes it is.
+# The figures shown of one process: name in the statistics, and bytes per unit shown.
 HEAP = (
     ("allocated", MIB), ("magazines", MIB), ("free", MIB), ("metadata", MIB), ("cached", MIB),
     ("mapped", MIB), ("resident", MIB), ("dirty", MIB), ("lazy", MIB), ("peak_mapped", MIB),
@@ -59,7 +59,7 @@ HEAP = (
 WORK = ("purged", "page faults", "calls", "refused")
 COLUMNS = ("in use", "resident", "dirty", "mapped", *WORK)
 COUNTED = WORK[1:]
-# What gives way in a narrow terminal.
+# Columns in the order in which a narrow terminal drops them.
 LEAST_FIRST = ("mapped", "calls", "page faults", "purged", "dirty", "refused")
 BAND = ("allocated", "magazines", "free", "carved")
 
@@ -69,7 +69,7 @@ def mib(value: float) -> str:
 
 
 def count(value: float) -> str:
-    """A rate below ten has decimals."""
+    """A count; a rate below ten has decimals."""
     return f"{value:.0f}" if value == int(value) else words.number(value)
 
 
@@ -79,7 +79,7 @@ def silent(count: int) -> list[Text]:
 
 
 def table(rows: Sequence[Row], others: int, rates: bool) -> RenderableType:
-    """With fewer columns where there is no room for all: no figure is cut."""
+    """The processes, with fewer columns where there is no room for all: no figure is cut."""
     if not rows:
         return Group(Text(NOBODY), *silent(others))
 
@@ -94,7 +94,7 @@ def table(rows: Sequence[Row], others: int, rates: bool) -> RenderableType:
 def _table(
     rows: Sequence[Row], rates: bool, without: Sequence[str], between: str
 ) -> tuple[Table, Text]:
-    """Text, not markup: a process may call itself whatever it likes."""
+    """One form of the table. Commands are text, not markup: a process may have any name."""
     chosen = [name for name in COLUMNS if name not in without]
     titles = (name + "/s" * (rates and name in WORK) for name in chosen)
     wrapped = (f">{title.replace(' ', between)}" for title in titles)
@@ -110,7 +110,7 @@ def _table(
 
 
 def _cells(one: Row) -> dict[str, Text]:
-    """By column."""
+    """A row's cells by column."""
     found = {
         name: Text(count(value) if name in COUNTED else mib(value))
         for name, value in one.figures.items()
@@ -120,7 +120,7 @@ def _cells(one: Row) -> dict[str, Text]:
 
 
 def _heap(process: Process, across: int) -> Table:
-    """So many figures in a line."""
+    """The figures of a heap, `across` in a line."""
     heap = terminal.table(*["", ">", ""] * across, show_header=False)
     for column in heap.columns[2::3]:
         column.style = "dim"

@@ -63,7 +63,7 @@ def command(
 
 
 def _forget(folder: Path) -> None:
-    """Removes only what a matrix wrote; a folder of something else is left alone."""
+    """Removes the folder of a run; LabError where it holds something else."""
     if folder.is_dir() and not (folder / "state.json").is_file() and any(folder.iterdir()):
         raise LabError(f"{folder} holds no run of a matrix: choose another folder with --out")
     shutil.rmtree(folder, ignore_errors=True)
@@ -101,7 +101,7 @@ def body(asked: Matrix, finished: Finished) -> dict[str, Any]:
         "seed": finished.state.seed,
         **facts.stated(),
         **({"failures": {asked.baseline: failure}, "ok": False} if failure else {}),
-        "binary": list(binaries.values()),  # each once, of whichever modes it is
+        "binary": list(binaries.values()),  # each library once, although several modes may have it
     }
 
 

@@ -33,7 +33,7 @@ class RssBound:
 
 @dataclass(frozen=True)
 class Rules:
-    """What a mode must keep in a stage, None or empty where nothing is asked. No crash, always."""
+    """What a mode must keep in a stage; None or empty: not asked. No crash is always asked."""
 
     throughput_floor: float | None = None
     rss: RssBound | Literal["baseline"] | None = None
@@ -59,7 +59,7 @@ class Mode:
 
 @dataclass(frozen=True)
 class Stage:
-    """`modes` None: those that are still in. Times are in seconds; `rounds` 0: no pairs.
+    """`modes` None: those that have survived. Times are in seconds; `rounds` 0: no pairs.
 
     `shortened`: its epochs are shorter than the file says, as those of a rehearsal may be.
     """
@@ -95,7 +95,7 @@ class Matrix:
         return tuple(name for name in first if name != self.baseline)
 
     def modes_of(self, stage: Stage, survivors: Sequence[str]) -> list[str]:
-        """Every stage that compares has its own baseline run."""
+        """The modes that a stage runs; one that compares runs the baseline too."""
         names = list(survivors if stage.modes is None else stage.modes)
         if stage.rules.compares and names and self.baseline not in names:
             names.insert(0, self.baseline)
@@ -200,7 +200,7 @@ def _stage(entry: object, epoch_s: float) -> Stage:
         epoch_s=epoch_s,
         modes=None if modes == "survivors" else tuple(map(str, modes)),
         keep=int(stage.positive("keep")) if "keep" in stage else None,
-        rounds=0 if rules.throughput_floor is None else rounds,  # nobody asks for their pairs
+        rounds=0 if rules.throughput_floor is None else rounds,  # pairs serve only the floor
         pair_s=pairs.positive("seconds", LEAST_PAIR_S),
         rules=rules,
     )
@@ -232,10 +232,10 @@ def _rules(entry: object, where: str) -> Rules:
 
 
 def rounds_needed(candidates: int) -> int:
-    """Rounds below which a throughput gate could not be sure to be decidable.
+    """Rounds below which a throughput gate might never be decidable.
 
     The exact test needs so many values to pass (by Holm) or to fail at all; twice as many rounds,
-    because those that resemble their neighbours are merged in pairs.
+    because correlated neighbours are merged in pairs.
     """
     passes = math.ceil(math.log2(candidates / 0.05))
     fails = math.ceil(math.log2(1 / 0.01))
@@ -258,12 +258,12 @@ def _check(matrix: Matrix) -> None:
 
 
 def file_name(name: str) -> str:
-    """Of a stage or a mode, as its files have it."""
+    """The name of a stage or a mode, as the names of its files have it."""
     return re.sub(r"[^A-Za-z0-9.+-]+", "-", name)
 
 
 def _check_names(names: Sequence[str], what: str) -> None:
-    """Each has files of its own."""
+    """LabError where two names would give the same files."""
     files = list(map(file_name, names))
     if len(set(files)) < len(files):
         raise LabError(f"two {what}s have the same name: {', '.join(names)}")

@@ -1,7 +1,8 @@
-"""The rules of a matrix: each mode's state under each rule, who goes on, and the verdict. Pure.
+"""The rules of a matrix: each mode's state under each rule, which modes go on, and the verdict.
+Pure.
 
 A rule is kept, broken or open. Broken is final, whatever comes later; open means that the evidence
-does not tell, and a later stage must settle it.
+does not decide, and a later stage must.
 
 Throughput is compared between paired fresh processes, never between the soaks: the epochs of one
 process are not samples. A round is a block of a comparison: it runs every mode twice, in a random
@@ -30,9 +31,9 @@ DRIFT = {"rss": "RSS drift", "throughput": "throughput drift"}
 RULES = (CRASH, THROUGHPUT, RSS, RSS_BELOW, *DRIFT.values(), CV, CALLS)
 
 CLEAR = 0.01  # a mode is dropped by its throughput if the 99 % upper bound is below the floor
-LEVEL = 0.05  # at which the floor is kept, over all modes of the stage together (Holm)
+LEVEL = 0.05  # error rate of keeping the floor, over all modes of the stage together (Holm)
 
-# Calls of the start and the end are counted with the rest; below this many allowed ones they weigh.
+# Calls of the start and the end are counted too: where fewer than this are allowed they weigh much.
 LEAST_CALLS = 1000
 
 OF_CLOCK: dict[Clock, str] = {"wall": "ops_per_s", "cpu": "ops_per_cpu_s"}
@@ -41,7 +42,7 @@ OF_CLOCK: dict[Clock, str] = {"wall": "ops_per_s", "cpu": "ops_per_cpu_s"}
 @dataclass(frozen=True)
 class Evidence:
     """What a stage knows of one mode. `error`: how a process of it failed. `gains`: one per round,
-    the logarithm of its throughput over the baseline's."""
+    the logarithm of its throughput ÷ the baseline's."""
 
     error: str | None = None
     analysis: Analysis | None = None
@@ -51,7 +52,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A rule's state for a mode, in words with its figures."""
+    """A rule's state for a mode, and its figures in words."""
 
     rule: str
     state: State
@@ -60,8 +61,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Result:
-    """A finished stage: for each of its modes, the baseline included where it took part, the
-    judgements; and the throughput ratio."""
+    """A finished stage: the judgements on each of its modes, with the baseline where it took part;
+    the throughput ratios; the modes that go on, and why the others are left out."""
 
     stage: Stage
     evidence: Mapping[str, Evidence]
@@ -82,8 +83,9 @@ class Conclusion:
 
 
 def throughput(gains: Mapping[str, Sequence[float]], floor: float) -> dict[str, State]:
-    """All modes of a stage at once, because Holm's level is over all of them: each is kept whose
-    one-sided bound is above the floor, at the level divided by those that are not kept yet."""
+    """The states of all modes of a stage together. A mode is kept if its lower bound is above the
+    floor, at LEVEL divided by the number of modes that are not kept yet (Holm); it is broken if its
+    upper bound, at CLEAR, is below the floor."""
     limit = math.log1p(floor)
     kept: set[str] = set()
     while fresh := {
@@ -99,7 +101,7 @@ def throughput(gains: Mapping[str, Sequence[float]], floor: float) -> dict[str, 
 
 
 def bounds(gains: Sequence[float], level: float) -> tuple[float, float]:
-    """Wilcoxon's one-sided bounds at the level from below and above; NaN where there are none."""
+    """Wilcoxon's one-sided bounds from below and above, each at `level`; NaN: too few values."""
     low, high = protocol.ends(np.asarray([gains], dtype=float), 2 * level)
     return float(low[0]), float(high[0])
 
@@ -116,7 +118,7 @@ def ratio(gains: Sequence[float]) -> Interval:
 def rss(
     rule: RssBound | Literal["baseline"], found: Analysis, baseline: Analysis | None
 ) -> Judgement:
-    """The plateau of the soak: memory hardly differs between processes, so one of them tells."""
+    """Judges the plateau of the soak: memory hardly differs between processes, so one is enough."""
     level = found.plateau.get("rss_kb")
     if level is None:
         return Judgement(RSS, "open", "not recorded")
@@ -128,7 +130,7 @@ def rss(
     base = baseline.plateau.get("rss_kb") if baseline else None
     if base is None:
         return Judgement(RSS, "open", "no baseline to compare with")
-    # What the rule on drift calls nothing is nothing here too.
+    # The margin of the rule on drift holds here too.
     return _memory(level, base + MEMORY.around(base))
 
 
@@ -149,7 +151,8 @@ def _memory(level: float, allowed: float) -> Judgement:
 def drift(
     what: Literal["rss", "throughput"], found: Analysis, clock: Clock, short: bool
 ) -> Judgement:
-    """Of a few seconds the host's own changes of speed are most: those cannot break the rule."""
+    """Judges a drift. A drift of throughput in shortened epochs leaves the rule open: within a few
+    seconds it is mostly the host's own change of speed."""
     column = "rss_kb" if what == "rss" else OF_CLOCK[clock]
     seen = found.drift.get(column)
     if seen is None:
@@ -166,7 +169,7 @@ def drift(
 
 
 def cv(gate: float, found: Analysis, clock: Clock, short: bool) -> Judgement:
-    """Shortened epochs vary more: those of a rehearsal can keep the rule, but not break it."""
+    """Judges the spread. Shortened epochs vary more: those of a rehearsal cannot break the rule."""
     seen = found.spread.get(OF_CLOCK[clock])
     if seen is None:
         return Judgement(CV, "open", "not recorded")
@@ -192,7 +195,7 @@ def calls(budget: float, found: Analysis, ops: int | None) -> Judgement:
 
 
 def judge(stage: Stage, clock: Clock, baseline: str, evidence: Mapping[str, Evidence]) -> Result:
-    """All modes of a stage. The baseline is judged too, but not against itself."""
+    """Judges all modes of a stage. The baseline is judged too, but not against itself."""
     rules = stage.rules
     paired = {
         name: seen.gains
@@ -248,7 +251,7 @@ def select(
     judged: Mapping[str, Sequence[Judgement]],
     ratios: Mapping[str, Interval],
 ) -> tuple[list[str], dict[str, str]]:
-    """Who goes on, and why the others do not. Only what broke a rule is dropped as a loser."""
+    """The modes that go on, and why the others do not: they broke a rule, or had no room."""
     broken = {
         name: [j.rule for j in found if j.state == "broken"]
         for name, found in judged.items()
@@ -269,9 +272,10 @@ def select(
 
 
 def standing(name: str, results: Sequence[Result]) -> tuple[Verdict, str]:
-    """A mode over all stages. A rule left open counts as settled by the last stage that judged it.
+    """A mode's verdict over all stages, and why. A rule left open counts as settled by the last
+    stage that judged it.
 
-    Not for a mode that was left out for want of room: that is no verdict on it.
+    A mode that was left out for want of room is UNDECIDED: nothing was found against it.
     """
     last: dict[str, State] = {}
     for result in results:
@@ -291,8 +295,8 @@ def standing(name: str, results: Sequence[Result]) -> tuple[Verdict, str]:
 def conclude(matrix: Matrix, results: Sequence[Result], failure: str | None = None) -> Conclusion:
     """GO: some candidate kept every rule to the end, and so did every mode of the fixed stages.
 
-    NO-GO: no candidate is left, or a mode of a fixed stage broke a rule. Otherwise UNDECIDED, and
-    also where a `failure` of the baseline has ended it: then no mode has kept its rules either.
+    NO-GO: no candidate is left, or a mode of a fixed stage broke a rule. Else UNDECIDED, also where
+    a `failure` of the baseline ended the matrix: then no mode has kept its rules either.
     """
     candidates = {name: standing(name, results) for name in matrix.candidates}
     fixed = {

@@ -42,11 +42,11 @@ PAGE = "matrix.html"
 
 @dataclass
 class State:
-    """The folder of one run: state.json, whole after each cell, and the CSV of every soak beside.
+    """The folder of one run: state.json, written whole after each cell, and the CSV of every soak.
 
-    A cell is what is repeated when it was interrupted: one soak, or one round of pairs. `setting`
-    must be the same when a run goes on, or its cells would not belong together.
-    `record` is the id under which the finished matrix was recorded.
+    A cell is what is repeated after an interruption: one soak, or one round of pairs. `setting`
+    must be the same when a run goes on, or its cells would not belong together. `record` is the id
+    under which the finished matrix was recorded.
     """
 
     folder: Path
@@ -57,7 +57,7 @@ class State:
 
     @classmethod
     def open(cls, folder: Path, setting: Mapping[str, Any], seed: int | None) -> "State":
-        """The state found in the folder, if it is of the same setting; otherwise a new one."""
+        """The state in the folder, or a new one. LabError: unreadable, other setting or seed."""
         try:
             text = (folder / NAME).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class State:
         return state
 
     def has(self, key: str) -> bool:
-        """Also false where a soak's CSV is no longer the one that was written."""
+        """Whether the cell is done; not if a soak's CSV is missing or has changed."""
         cell = self.cells.get(key)
         if cell is None or "csv" not in cell:
             return cell is not None
@@ -108,13 +108,13 @@ def round_key(stage: str, number: int) -> str:
 
 
 def rounds_of(state: State, stage: Stage) -> list[Mapping[str, Any]]:
-    """Those that are done."""
+    """The finished rounds of a stage."""
     keys = (round_key(stage.name, number) for number in range(stage.rounds))
     return [state.cells[key] for key in keys if key in state.cells]
 
 
 def failure_of(state: State, stage: Stage, mode: str) -> str | None:
-    """How the first process of a mode failed that did."""
+    """How the first failed process of a mode failed; None if none did."""
     errors = [found["failed"].get(mode) for found in rounds_of(state, stage)]
     return next(filter(None, [state.cells[soak_key(stage.name, mode)]["error"], *errors]), None)
 
@@ -135,7 +135,7 @@ REFUSED_SETTING = re.compile(r"^hakmem: warning: ((HAKMEM_\w+)=.*)$", re.MULTILI
 
 @dataclass(frozen=True)
 class Finished:
-    """A matrix at its end, or where a `failure` of its baseline has ended it."""
+    """A matrix at its end, or where a `failure` of its baseline ended it."""
 
     results: Sequence[Result]
     conclusion: Conclusion
@@ -183,7 +183,7 @@ class Runner:
 
     @contextmanager
     def _cell(self, key: str, seconds: float) -> Iterator[None]:
-        """The bar stands where the cell ends when the cell ends, whatever it took."""
+        """Moves the bar, at the end of the cell, to where it is planned to be then."""
         before = self._progress.tasks[self._bar].completed
         self._progress.update(self._bar, description=key)
         yield
@@ -212,7 +212,7 @@ class Runner:
         return {**found, "proof": ended.proof.to_dict() if ended.proof else None}
 
     def _round(self, stage: Stage, names: Sequence[str], number: int) -> dict[str, Any]:
-        """A block of a comparison, in which each mode runs twice, there and back."""
+        """One block of a comparison, in which each mode runs twice, there and back."""
         program, *words = self._argv(stage.pair_s, stage.pair_s)
         plain = (word.replace("{", "{{").replace("}", "}}") for word in words)
         command = Command(self._program.name, program, tuple(plain))
@@ -245,7 +245,7 @@ class Runner:
 
 
 def _crash_only(mode: str, status: int | None, error: str | None) -> str | None:
-    """How the process failed. LabError where it ran well, but as something else than the mode."""
+    """How the process failed, or None. LabError where it ran well, but not as the mode says."""
     if error is not None and status == 0:
         raise LabError(f"mode {mode}: {error}")
     return error
@@ -263,8 +263,8 @@ def program(matrix: Matrix) -> Path:
 
 
 def prepare(matrix: Matrix) -> tuple[dict[str, Cell], Facts]:
-    """The modes as cells, and the facts. What would spoil an hour is found here, in a second."""
-    foreign = sorted(tuning(os.environ))  # not the user's to set while modes are compared
+    """The modes as cells, and the facts. LabError at once for what would spoil the run later."""
+    foreign = sorted(tuning(os.environ))  # would change what the modes say
     if foreign:
         raise LabError(f"a mode is what the file says: unset {', '.join(foreign)} first")
     program(matrix)
@@ -284,14 +284,14 @@ def prepare(matrix: Matrix) -> tuple[dict[str, Cell], Facts]:
 
 
 def refused_settings(lib: Library, settings: Mapping[str, str]) -> list[str]:
-    """What the allocator itself warns of about these settings."""
+    """The allocator's own warnings about these settings."""
     true = shutil.which("true") or "/bin/true"
     done = children.said([true], env=Started.benchmark([true], lib, settings).environment)
     return [line for line, name in REFUSED_SETTING.findall(done.stderr) if name in settings]
 
 
 def expected_s(matrix: Matrix) -> float:
-    """Seconds of all stages, where as many modes go on as there is room for."""
+    """Seconds that all stages take if as many modes go on as there is room for."""
     total = 0.0
     inside: Sequence[str] = matrix.candidates
     for stage in matrix.stages:
@@ -305,7 +305,7 @@ def expected_s(matrix: Matrix) -> float:
 
 
 def run(matrix: Matrix, folder: Path, seed: int | None, console: Console) -> Finished:
-    """Goes on where a run in the folder stopped."""
+    """Runs the matrix under the host's lock; goes on where a run in the folder stopped."""
     with host_lock():
         cells, facts = prepare(matrix)
         setting = {"digest": matrix.digest, "scale": matrix.scale, "source": facts.source}

@@ -30,7 +30,7 @@ def say_rehearsal(console: Console, matrix: Matrix) -> None:
 
 
 def print_stage(console: Console, result: Result, matrix: Matrix) -> None:
-    """A row for each mode: its soak's throughput, its state under every rule, if it goes on."""
+    """A row for each mode: its soak's throughput, its state under every rule, why it is out."""
     seen = {judgement.rule for found in result.judged.values() for judgement in found}
     rules = [rule for rule in RULES if rule in seen]
     title = Text(f"stage {result.stage.name}, {duration(result.stage.seconds)}")

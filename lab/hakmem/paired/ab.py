@@ -24,7 +24,11 @@ from hakmem.suite import FAST
 
 @dataclass(frozen=True, kw_only=True)
 class Request(session.Asked):
-    """What the user asked for. `command` None: the benchmark `bench`. Margin None: found."""
+    """What the user asked for. Without a `command` the cells run the benchmark `bench`.
+
+    A `margin` (δ, a share) of None is looked up (`known_margin`). `twins` asks for an A/A; `plant`
+    is the share of work by which its copy b does more.
+    """
 
     cells: Sequence[Cell]
     bench: str | None = None
@@ -39,7 +43,7 @@ class Request(session.Asked):
 
 
 def run(request: Request, console: Console, on: str | None) -> list[Outcome]:
-    """Measures, prints and records: here, or on all hosts of a cluster, each with its margin."""
+    """Measures, prints and records, here or on all hosts of a cluster, each with its own margin."""
     with scratch.folder("aa") as folder:
         plan, margin = plan_of(request, cell_module.distinct(sides(request, folder))), None
         if request.margin is None:
@@ -58,7 +62,7 @@ def run(request: Request, console: Console, on: str | None) -> list[Outcome]:
 
 
 def sides(request: Request, folder: Path) -> list[Cell]:
-    """The cells; for an A/A the two copies of the first, which are made in `folder`."""
+    """The cells; for an A/A two copies of the first one, made in `folder`."""
     return cell_module.twins(request.cells[0], folder) if request.twins else list(request.cells)
 
 
@@ -68,14 +72,14 @@ def keep(
     facts: recording.Facts | None,
     host: str | None,
 ) -> Mapping[str, Record]:
-    """Records it, with a verdict on each contender that has one; nothing without facts."""
+    """Records the comparison, with a verdict on each decided contender; nothing without `facts`."""
     if facts is None:
         return {}
     bodies = {}
     for letter, decision in done.outcome.decisions.items():
         asked = question(done.plan, letter, request.twins, request.plant)
         bodies[letter] = recording.verdict_body(done.plan, (BASE, letter), decision, asked, facts)
-    # With something planted it says nothing of the host's noise.
+    # A planted A/A does not measure the host's noise.
     kind = "A/A" if request.twins and not request.plant else "verdict"
     return recording.save(done, facts, bodies, kind, host)
 
@@ -147,9 +151,10 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
 
 
 def known_margin(console: Console, target: Track, name: str, facts: Mapping[str, str]) -> float:
-    """δ from the host's last A/A of this benchmark and metric in the ledger, else 1 %. One that had
-    too few blocks for an interval says nothing, nor does one of another machine of that name: in
-    what that differs is printed.
+    """δ as a share: from the last A/A of this benchmark, metric and floor on host `name`, else 1 %.
+
+    An A/A with too few blocks for an interval is skipped. If the last one is from another machine
+    of the same name it does not count, and the difference is printed.
     """
     found, other = None, ""
     records = Ledger.default().records() if target.works[BASE].command else ()
@@ -173,7 +178,7 @@ def _same_figure(record: Record, target: Track) -> bool:
 
 
 def noise_of(record: Record, target: Track) -> stats.Interval:
-    """The A/A's interval as it was judged: on the scale of logarithms."""
+    """The A/A's interval on the scale on which it was judged: natural logarithms."""
     metric = record.body["metrics"][target.name]
     low, high = (math.log(metric[end]) for end in ("low", "high"))
     return stats.Interval((low + high) / 2, low, high, metric["kind"])
@@ -201,7 +206,7 @@ def announce(plan: Plan, console: Console) -> None:
 
 
 def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -> str:
-    """What the verdict answers, in words."""
+    """The question that the verdict answers, in words."""
     target, *guards = plan.tracks
     net = f" net of the {target.floor.name}" if target.floor else ""
     what = f"{target.reading.words}{net} on {target.name}"
@@ -217,7 +222,7 @@ def question(plan: Plan, letter: str, twins: bool = False, plant: float = 0.0) -
 
 
 def tell(done: session.Conducted, records: Mapping[str, Record], console: Console) -> None:
-    """The table, one sentence for each contender, and where it is recorded."""
+    """Prints the table, one sentence for each contender, and where the result is recorded."""
     plan, outcome = done.plan, done.outcome
     tables.print_warnings(console, done)
     console.print(tables.result_table(plan, outcome))
@@ -232,7 +237,7 @@ def tell(done: session.Conducted, records: Mapping[str, Record], console: Consol
 
 
 def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:
-    """A line on each contender after a look."""
+    """One line per contender after a look."""
     lines = []
     for letter, decision in decisions.items():
         ratio = recording.ratio(plan.tracks[0], decision.target)
@@ -277,7 +282,7 @@ def sentence(plan: Plan, letter: str, decision: Decision) -> str:
 
 
 def way_to_floor(plan: Plan, letter: str, decision: Decision) -> str:
-    """How much of what A takes above the limit of any front end B has saved."""
+    """How much of what A takes above the benchfast floor B saves, with the interval."""
     ratio = recording.ratio(plan.tracks[0], decision.target)
     share, *ends = (100 * (1 - x) for x in (ratio.estimate, ratio.high, ratio.low))
     return (
@@ -287,7 +292,7 @@ def way_to_floor(plan: Plan, letter: str, decision: Decision) -> str:
 
 
 def still_open(plan: Plan, decision: Decision) -> list[str]:
-    """The tracks that kept the verdict from falling."""
+    """The tracks that kept the verdict open: their low ends are not above what GO needs."""
     names = []
     for track, gain in zip(plan.tracks, (decision.target, *decision.guards), strict=True):
         limit = 0.0 if track.role == "target" and plan.aim == "improvement" else -plan.margin

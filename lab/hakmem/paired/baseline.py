@@ -29,13 +29,14 @@ from hakmem.suite import SUITE, Command
 PROGRAM = "bench_random_mixed"
 FULL_OPS = 40_000_000
 BENCHES = tuple(c.name for c in SUITE.commands if c.executable == PROGRAM)
-ONE_RUN = 0.0  # seconds to fill: a block has two runs of each, however short
+ONE_RUN = 0.0  # `seconds` of a block: it has the least, two runs of each cell
 FACTS = ("cpu", "virtualisation", "governor", "frequency", "turbo off", "load before")
 
 
 @dataclass(frozen=True)
 class Mix:
-    """A random_mixed of the user's own: slots, seed of its stream, smallest and largest block."""
+    """A random_mixed of the user's choice: operations, slots, seed of the random stream, smallest
+    and largest block in bytes."""
 
     ops: int = FULL_OPS
     slots: int = 8192
@@ -52,7 +53,8 @@ class Mix:
 
 
 def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:
-    """From OPS SLOTS SEED and the sizes; None where nothing is said."""
+    """The Mix of [OPS, SLOTS, SEED] and `span`, MIN-MAX in bytes; None where neither is given.
+    LabError where a number is below 1 or `span` is malformed."""
     names = ("ops", "slots", "seed")
     if len(numbers) > len(names):
         raise LabError(f"OPS SLOTS SEED are expected, not {len(numbers)} numbers")
@@ -68,7 +70,7 @@ def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:
     return Mix(**said) if said else None
 
 
-# By benchmark and allocator, in operations per second of the timed part.
+# (benchmark, allocator) -> operations per second of the timed part, one for each run
 Rates = Mapping[tuple[str, str], Sequence[float]]
 
 
@@ -81,12 +83,10 @@ def run(
     console: Console,
     on: str | None,
 ) -> list[Outcome]:
-    """At least `runs` runs of each, two by two in blocks; prints each, a table, and records it.
-
-    Here, or on every host of a cluster.
-    """
+    """Takes at least `runs` runs of each allocator, two in a block, and prints each; then prints a
+    table and, with `record`, records it. Here, or on every host of a cluster."""
     plan = plan_of(mix, runs, seed)
-    # The host's facts are shown, recorded or not.
+    # `record` of the session is True either way, because the host's facts are printed.
     asked = session.Asked(most=plan.most, seconds=ONE_RUN, seed=seed, record=True, argv=argv)
     comparison = cluster.Comparison(
         job=cluster.job(plan, asked),
@@ -98,7 +98,7 @@ def run(
 
 
 def aloud(plan: Plan, sampler: Sampler, console: Console) -> Sampler:
-    """The sampler, with a line for each run as soon as it is measured."""
+    """The sampler, which also prints a line for each run as soon as it is measured."""
     runs: Counter[tuple[str, str]] = Counter()
 
     def one(trial: Trial) -> Sample:
@@ -131,7 +131,7 @@ def finish(
     facts: Facts | None,
     host: str | None,
 ) -> None:
-    """Records and prints it; where something failed, its samples without a baseline."""
+    """Prints and, with `record`, records it; after a failure only samples, without a baseline."""
     assert facts is not None
     found = rates(done)
     records = {}
@@ -169,7 +169,8 @@ def rates(done: Conducted) -> Rates:
 
 
 def ratios(done: Conducted) -> dict[str, stats.Interval]:
-    """By benchmark, hakmem's throughput divided by the C library's; a gain is its logarithm."""
+    """hakmem's throughput ÷ the C library's, by benchmark: the exponential of the gain, because the
+    reading is time per operation."""
     decision = done.outcome.decisions.get("B")
     if decision is None:
         return {}
@@ -178,7 +179,7 @@ def ratios(done: Conducted) -> dict[str, stats.Interval]:
 
 
 def rate(sample: Sample) -> float:
-    """Operations per second; the reading of wall time has shown that both figures are there."""
+    """Operations per second of the timed part; both figures are there in a checked sample."""
     assert sample.result is not None
     return float(str(sample.result["ops"])) / float(str(sample.result["seconds"]))
 

@@ -1,11 +1,11 @@
-"""Runs a sequential paired comparison: blocks of all cells, a look, and on until it is decided.
+"""Runs a sequential paired comparison: blocks of all cells, a look at them, until it is decided.
 
-A block goes through all cells in a random order and back, as often as its track says: any two of
-them stand in it as A B B A or B A A B, again and again. What disturbs a shared machine comes in
-bursts of seconds, and its processor has two or three speeds: a hundred short samples of each cell,
-taken in turn, meet them all alike (docs/decisions/0014). A cell's figure in a block is the mean of
-its samples without the worst tenth, net of the floor's in the same block; the block's value is the
-logarithm of the ratio. Cells that are decided, or fail, are measured no further.
+A block runs all cells in a random order and back, `turns` times, so that any two of them stand in
+it as ABBA or BAAB, again and again. Disturbances of a shared machine come in bursts of seconds, and
+its processor has two or three speeds: a hundred short samples of each cell, taken in turn, meet
+them all alike (docs/decisions/0014). A cell's figure in a block is the mean of its samples without
+the worst tenth, net of the floor's figure in the same block; the block's value is the logarithm of
+the ratio. A cell that is decided or has failed is not measured any more.
 """
 
 import math
@@ -31,9 +31,9 @@ LEAST_NET = 0.01
 
 @dataclass(frozen=True)
 class Track:
-    """One work all cells run, and what is read off it; a cell may bring a work of its own.
+    """One work that all cells run, and the figure read off it; `works` may differ by cell.
 
-    `turns` is how often a block goes there and back: it has twice as many samples of each cell.
+    `turns` is how often a block goes there and back: it takes 2 × `turns` samples of each cell.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Track:
 
 @dataclass(frozen=True)
 class Trial:
-    """One sample to take: the cell's letter on a track, or FLOOR."""
+    """One sample to take on a track: of the cell `letter`, or of the FLOOR."""
 
     track: Track
     letter: str
@@ -56,13 +56,14 @@ class Trial:
 
     @property
     def work(self) -> Work:
-        """What is run; the floor's is that of A."""
+        """What is run; the floor runs the work of A."""
         return self.track.works[BASE if self.letter == FLOOR else self.letter]
 
 
 @dataclass(frozen=True)
 class Block:
-    """The samples of one track in one round, in their order; `gains` by contender's letter."""
+    """The samples of one track in one round. `order` has the letter of each sample, `gains` the
+    gain of each contender by letter."""
 
     track: str
     round: int
@@ -75,8 +76,8 @@ class Block:
 class Plan:
     """What to compare and by which rules; the first track is the target.
 
-    Nothing is decided before the look at `first` blocks, for what is read off the same samples
-    needs its blocks too.
+    Nothing is decided before the look at `first` blocks, because other figures read off the same
+    samples need that many blocks too. `margin` is δ, a share.
     """
 
     cells: Mapping[str, Cell]
@@ -93,7 +94,7 @@ class Plan:
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """The numbers of blocks at which something may be decided; the last is `most`."""
+        """The numbers of blocks after which something may be decided; the last one is `most`."""
         return tuple(n for n in protocol.looks(self.most) if n >= min(self.first, self.most))
 
     def samples_per_round(self) -> int:
@@ -102,7 +103,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What was measured and decided. A failed cell has a reason instead of a decision."""
+    """What was measured and decided. A failed cell has no decision but a reason in `failures`."""
 
     blocks: list[Block] = field(default_factory=list)
     decisions: dict[str, Decision] = field(default_factory=dict)
@@ -110,11 +111,11 @@ class Outcome:
 
     @property
     def rounds(self) -> int:
-        """How many blocks of each track there are at most."""
+        """The number of rounds; a track has at most one block in each."""
         return max((block.round + 1 for block in self.blocks), default=0)
 
     def samples(self, track: str, letter: str) -> list[Sample]:
-        """The cell's good samples on a track."""
+        """The cell's samples on a track that have no error, in the order taken."""
         return [
             sample
             for block in self.blocks
@@ -127,7 +128,7 @@ class Outcome:
         return [track.reading.value(sample) for sample in self.samples(track.name, letter)]
 
     def net(self, track: Track, letter: str) -> float:
-        """The cell's figure over all its samples, as in a block: without the worst tenth, net."""
+        """The cell's figure over all its samples: without the worst tenth, net of the floor."""
         mine, floor = self.values(track, letter), self.values(track, FLOOR)
         return typical(mine, track.reading) - (typical(floor, track.reading) if floor else 0.0)
 
@@ -140,7 +141,7 @@ OnLook = Callable[[int, Mapping[str, Decision]], None]
 
 
 def nothing(*_: object) -> None:
-    """For whom no sample and no look is worth a word."""
+    """The default callback: does nothing."""
 
 
 def run(
@@ -150,10 +151,10 @@ def run(
     on_look: OnLook = nothing,
     failures: Mapping[str, str] | None = None,
 ) -> Outcome:
-    """Blocks until every contender is decided, has failed, or `plan.most` blocks are taken.
+    """Takes blocks until every contender is decided or has failed, or `plan.most` blocks are taken.
 
-    `failures` are those of cells that failed before the first block. Where the base or the floor
-    fails in the end, nothing that was decided before holds.
+    `failures` are those of cells that failed before the first block. If the base or the floor fails
+    in any block, all decisions made before are dropped.
     """
     rng = random.Random(plan.seed)
     outcome = Outcome(failures=dict(failures or {}))
@@ -180,12 +181,12 @@ def run(
 
 
 def sound(failures: Mapping[str, str]) -> bool:
-    """Whether what all others are held against has not failed."""
+    """Whether neither the base nor the floor has failed: every comparison depends on both."""
     return not failures.keys() & {BASE, FLOOR}
 
 
 def _open(plan: Plan, outcome: Outcome) -> list[str]:
-    """Contenders still to be measured: none of them where the base itself has failed."""
+    """The contenders still to be measured; none where the base or the floor has failed."""
     if not sound(outcome.failures):
         return []
     closed = outcome.decisions.keys() | outcome.failures.keys()
@@ -193,7 +194,7 @@ def _open(plan: Plan, outcome: Outcome) -> list[str]:
 
 
 def _at_floor(plan: Plan, outcome: Outcome) -> dict[str, str]:
-    """The open cells that are not above the floor: what is net of it would be noise."""
+    """The base and open cells whose net figure is at most LEAST_NET of the gross one: noise."""
     reasons = {}
     for track in plan.tracks:
         for letter in (BASE, *_open(plan, outcome)) if outcome.values(track, FLOOR) else ():
@@ -218,8 +219,7 @@ def block(
     on_sample: Callable[[Trial, Sample], None],
     failures: dict[str, str],
 ) -> Block:
-    """Takes the block's samples. A cell that fails leaves it, and leaves no gain; why, is added to
-    the failures."""
+    """Takes a block's samples. A cell that fails drops out, has no gain, and is in `failures`."""
     taken: list[tuple[str, Sample]] = []
     sides = [*letters, *([FLOOR] if track.floor else [])]
     row = "".join(at for _ in range(track.turns) for at in order.palindrome(sides, rng))
@@ -238,8 +238,7 @@ def block(
 
 
 def checked(sample: Sample, reading: Reading) -> Sample:
-    """The sample, with an error where it ran but does not carry the figure, and the end of what it
-    wrote."""
+    """The sample with its output shortened; an error is added if it lacks the reading's figure."""
     if sample.error is None:
         try:
             value = reading.value(sample)
@@ -253,7 +252,7 @@ def checked(sample: Sample, reading: Reading) -> Sample:
 def _gains(
     track: Track, taken: Sequence[tuple[str, Sample]], failures: Mapping[str, str]
 ) -> dict[str, float]:
-    """ln of the ratio, signed, of each contender that has not failed, to the base."""
+    """ln of the ratio to the base, above 0 where better, of each contender that has not failed."""
     values: dict[str, list[float]] = {}
     for letter, sample in taken if sound(failures) else ():
         if letter not in failures:
@@ -263,10 +262,10 @@ def _gains(
 
 
 def change_of(values: Mapping[str, Sequence[float]], reading: Reading) -> dict[str, float]:
-    """ln (cell ÷ base) of the cells of a block, net of the block's own floor where it has one.
+    """ln (cell ÷ base) for each cell of a block, net of the block's own floor, if there is one.
 
-    A side at its floor counts as LEAST_NET of what it took in all: an extreme block, as it is,
-    among others that are ranked.
+    A cell at its floor counts as LEAST_NET of its gross figure: such a block is extreme, which does
+    no harm where blocks are ranked.
     """
     gross = {at: typical(mine, reading) for at, mine in values.items()}
     floor = gross.pop(FLOOR, 0.0)

@@ -1,4 +1,4 @@
-"""The cells of a comparison: a library, an environment and, where it says so, its own benchmark."""
+"""The cells of a comparison: a library, an environment and, if named, a benchmark of its own."""
 
 import re
 import shlex
@@ -20,9 +20,9 @@ GRAMMAR = "a cell is written [lib=]NAME-or-PATH, bench=NAME, name=LABEL and VARI
 
 @dataclass(frozen=True)
 class Cell:
-    """One side of a comparison. `bench` None: it runs what all cells run.
+    """One side of a comparison. `bench` None: the cell runs what all cells run.
 
-    `twin`: it is one of the two copies of an A/A, and shall be what the other is.
+    `twin`: the cell is one of the two copies of an A/A, and may be identical to the other.
     """
 
     name: str
@@ -37,7 +37,8 @@ class Cell:
 
 
 def parse(text: str) -> Cell:
-    """A cell from its specification; the empty one is hakmem as built, with nothing set."""
+    """A cell from its specification (GRAMMAR); the empty one is hakmem as built, with nothing set.
+    LabError where it is malformed, or sets a variable that the lab itself sets."""
     try:
         named, environment = _read(text)
         for key, value in environment.items():
@@ -57,12 +58,13 @@ def parse(text: str) -> Cell:
 
 
 def environment_of(text: str) -> dict[str, str]:
-    """What a cell of this specification sets for its processes, be its library here or not."""
+    """The variables that a cell of this specification sets; its library need not be here."""
     return _read(text)[1]
 
 
 def _read(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """What a specification names by KEYS, and what it sets. ValueError: it says neither."""
+    """What a specification names by KEYS, and the variables it sets. ValueError: a key is given
+    twice, or a quotation does not end."""
     named: dict[str, str] = {}
     environment: dict[str, str] = {}
     for word in shlex.split(text):
@@ -77,10 +79,11 @@ def _read(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _require_variable(key: str, value: str) -> None:
-    """ValueError for what would be set, silently, where a library or another key was meant.
+    """ValueError for a variable that was probably meant as a library or as another key.
 
-    Variables of programs are upper-case but for a few, and these have a `_` (http_proxy). A file of
-    a library can be a variable's value (LD_AUDIT), but hardly that of one named as cells are (A).
+    Heuristic: the variables of programs are upper-case but for a few, and those few have a `_`
+    (http_proxy). A variable's value may be a library's file (LD_AUDIT), but hardly that of a
+    variable with a single letter: cells are named so (A).
     """
     of_library = key.upper() == "LIB"
     if "/" in value and ".so" in value and (of_library or len(key) == 1 or not key.isupper()):
@@ -91,7 +94,7 @@ def _require_variable(key: str, value: str) -> None:
 
 
 def find(text: str) -> Library:
-    """A library by its name or by its file; what a file is, it says itself."""
+    """A library by its name or its file, which is examined. LabError: unknown, or not there."""
     if text == SUBJECT:
         return library.hakmem()
     if text == CHECKED:
@@ -110,7 +113,7 @@ def find(text: str) -> Library:
 
 
 def from_file(path: Path) -> Library:
-    """hakmem where the file is one, so that proof is asked for; else a library known by name."""
+    """hakmem if the file is hakmem, so that proof is asked for; else a library known by name."""
     try:
         return replace(library.hakmem(path), name=path.name)
     except LabError:
@@ -118,7 +121,7 @@ def from_file(path: Path) -> Library:
 
 
 def distinct(cells: Sequence[Cell]) -> dict[str, Cell]:
-    """The cells by letter, A first; equal names get their letter."""
+    """The cells by letter, A first; equal names get their letter. LabError: too many cells."""
     if len(cells) > len(LETTERS):
         raise LabError(f"{len(cells)} cells are too many: {len(LETTERS)} at most")
     names = [cell.name for cell in cells]
@@ -130,7 +133,7 @@ def distinct(cells: Sequence[Cell]) -> dict[str, Cell]:
 
 
 def twins(cell: Cell, folder: Path) -> list[Cell]:
-    """The same binary at two paths of the same length: what differs between them is noise."""
+    """Copies of the same library at paths of equal length: what differs between them is noise."""
     made = []
     for side in ("a", "b"):
         copy = cell.library

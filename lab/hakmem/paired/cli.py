@@ -66,22 +66,22 @@ Pass = Annotated[
 
 
 def require_ledger(record: bool) -> None:
-    """LabError before anything is measured, and not after it, where a record could not be kept."""
+    """LabError, before anything is measured, where a record could not be kept afterwards."""
     places = (Ledger.default().root / "ledger" / "x").parents
     folder = next(place for place in places if place.exists())
     if record and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         raise LabError(f"cannot write into {folder}; --no-record measures all the same")
     if record and (folder / f"{host_name()}.jsonl").is_file():
         with Ledger.default().together():
-            pass  # what is wrong with what is there is said now
+            pass  # reads the file: an error in it is raised now
 
 
 def given_to(
     command: Sequence[str] | None, passed: list[str] | None = None, on: str | None = None
 ) -> list[str]:
-    """The variables that --pass names; LabError where one would not reach the user's own command,
-    or where that is meant to read what is on standard input: nothing measured can. Hosts of a
-    cluster, which have variables of their own, look for themselves."""
+    """The variables that --pass names. LabError where one would not reach the user's own command,
+    or where standard input has data for the command, because nothing measured can read it. With
+    `on` the hosts of a cluster check their own variables."""
     if command and children.input_waits():
         raise LabError(
             "there is something on standard input, and what is measured has nothing to read: name "
@@ -97,13 +97,13 @@ def given_to(
 
 
 def end(*outcomes: Outcome) -> None:
-    """A run in which any cell failed does not end as a success."""
+    """Exits with status 1 where any cell failed."""
     if any(outcome.failures for outcome in outcomes):
         raise typer.Exit(1)
 
 
 def end_of_table(outcomes: Sequence[Outcome]) -> None:
-    """Rivals are no part of the answer: it is one as long as hakmem was held against any."""
+    """Exits with 1 where a host compared hakmem with no rival; a failed rival is no failure."""
     if not all(outcome.decisions for outcome in outcomes):
         raise typer.Exit(1)
 
@@ -112,7 +112,7 @@ NO_GO, UNDECIDED = 3, 4  # exit statuses of `ab`
 
 
 def end_with(verdicts: Iterable[Verdict]) -> None:
-    """The exit status of verdicts together, so that a script can gate on them."""
+    """Exits with the status of the worst of all verdicts, so that a script can gate on them."""
     found = set(verdicts)
     if "NO-GO" in found:
         raise typer.Exit(NO_GO)
@@ -200,7 +200,7 @@ def ab_command(
     if metric == "instructions" and counters() is not None:
         if on:
             raise LabError("exact counts are the same on each host: leave --on out")
-        from hakmem.hotpath import exact  # here, because it stands on what is below this file
+        from hakmem.hotpath import exact  # imported late: hotpath is built on paired
 
         return end_with(exact.run(request, terminal.new_console()).values())
     outcomes = ab.run(request, terminal.new_console(), on)
@@ -309,12 +309,13 @@ def compare_command(
 
 
 def tables(asked: suite_run.Request, page: Path | None) -> None:
-    """Over many rows, with a page if one is asked for."""
+    """Runs a comparison of many rows, and writes a page if asked; exits with 1 unless all is
+    good."""
     target = project.place(page, page, "--page") if page else None
     require_ledger(asked.record)
     finished = suite_run.run(asked, terminal.new_console())
     if target:
-        from hakmem.report import cli as report  # here, because it stands on what is below this
+        from hakmem.report import cli as report  # imported late: report is built on paired
 
         report.write_run(target, finished.record, finished.whole, asked.record)
         print(f"written: {target}")

@@ -18,23 +18,24 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 
-# Built to stop attacks rather than to be fast: compared with where they are named.
+# Endings of builds that are made for security rather than speed: compared only if named.
 HARDENED = ("-secure", "-check")
 SAME = (
     f"= same: no difference was found, and the whole interval is within "
     f"{100 * protocol.NARROW:.0f} % of 1"
 )
-# What the table's second ratio is, and is not.
+# Notes on the table's second ratio, that of memory.
 OF_PEAKS = "memory is the peak of the largest process; it was not decided on"
 NO_PEAKS = "memory is not visible: the command is smaller than the launcher that measures it"
-# An older version of what is here: compared with where it is named.
+# The ending of Debian's builds: compared only if named, where another build of the same allocator
+# is found.
 OF_DEBIAN = "-debian"
 
 
 def run(request: ab.Request, console: Console, on: str | None) -> list[Outcome]:
     """Measures, prints and records: here, or on all hosts of a cluster.
 
-    A rival that cannot run the program is left out, and said.
+    A rival that cannot run the program is left out, and named.
     """
     plan = ab.plan_of(request, cell_module.distinct(request.cells))
     announce(request, plan, console)
@@ -61,7 +62,7 @@ def announce(request: ab.Request, plan: Plan, console: Console) -> None:
 def keep(
     done: Conducted, facts: recording.Facts | None, host: str | None = None
 ) -> Mapping[str, Record]:
-    """Records it, with a verdict against each rival that has one; nothing without facts."""
+    """Records the comparison, with a verdict against each decided rival; not without `facts`."""
     if facts is None:
         return {}
     cells, track = done.plan.cells, done.plan.tracks[0]
@@ -78,9 +79,10 @@ def keep(
 
 
 def rivals(names: Sequence[str]) -> list[Cell]:
-    """The named ones, or the system's allocator and all peers found but the hardened builds.
+    """The named cells; without names the system's allocator and all peers found, except hardened
+    builds and Debian's older copies.
 
-    Where there are none of these a line says so.
+    Prints a note where no peer is found.
     """
     if names:
         return [cell_module.parse(name) for name in names]
@@ -99,7 +101,7 @@ def rivals(names: Sequence[str]) -> list[Cell]:
 
 
 def standing(plan: Plan, blocks: int, decisions: Mapping[str, Decision]) -> list[str]:
-    """One line after a look, on those that were still open before it."""
+    """One line after a look, on the contenders that were still open before it."""
     decided = sum(decision.verdict != "UNDECIDED" for decision in decisions.values())
     return [f"after {blocks} blocks: {decided} of {len(decisions)} decided now"]
 
@@ -119,7 +121,7 @@ def tell(done: Conducted, records: Mapping[str, Record], console: Console) -> No
 
 
 def table(done: Conducted, second: Reading | None) -> Table:
-    """One row per allocator; ratios are hakmem ÷ it, with the interval of the deciding one."""
+    """One row per allocator; ratios are hakmem ÷ rival, with the interval of the deciding one."""
     plan, outcome = done.plan, done.outcome
     peaks = medians(done, second) if second else {}
     track = plan.tracks[0]
@@ -150,7 +152,7 @@ def table(done: Conducted, second: Reading | None) -> Table:
 
 
 def mark(decision: Decision, track: Track) -> Text:
-    """Whether hakmem, A, is the better one; `decision` is of the rival."""
+    """The result from the side of hakmem (A); `decision` is on the rival: its GO is a loss."""
     if protocol.same(decision):
         return Text("= same")
     return {
@@ -185,11 +187,11 @@ def summary(done: Conducted) -> Text:
 
 
 def medians(done: Conducted, reading: Reading) -> dict[str, float]:
-    """Of another figure, for the cells that show it."""
+    """The median of another figure by cell, for the cells all of whose samples show it."""
     found = {}
     for at in done.plan.cells:
         samples = done.outcome.samples(done.plan.tracks[0].name, at)
         values = [value for s in samples if (value := reading.of(s)) is not None]
-        if values and len(values) == len(samples):  # the lowest are those that do not show it
+        if values and len(values) == len(samples):  # a median of the others would be too high
             found[at] = median(values)
     return found

@@ -1,14 +1,14 @@
 """The honest oracle: the best rival of a row, chosen on half of its blocks, scored on the others.
 
-Pure. Whoever picks the best of several noisy rivals and scores it on the same data picks luck too:
-of eight equal rivals the "best" is better than all of them. Chosen on the even blocks and scored on
-the odd ones, and the other way round, it is as good as it is.
+Pure. To pick the best of several noisy rivals and score it on the same data is to pick luck too: of
+eight equal rivals the "best" looks better than all of them. A rival that is chosen on the even
+blocks and scored on the odd ones, and the other way round, looks as good as it is.
 
-The bias that is left favours the subject: where rivals are as near to each other as the noise is
-wide, half of the blocks choose now and then one that is not the best, and never a better one than
-the best. Simulated, that is half a per cent where blocks are apart by five, and nothing where one
-rival is clearly the best, or where all are equal. All rows share it: a mean over many of them has
-it whole, while its interval narrows.
+The remaining bias favours the subject: where rivals differ by no more than the noise, half of the
+blocks sometimes choose a rival that is not the best, and never one that is better than the best. In
+a simulation the bias is half a per cent where blocks differ by five, and none where one rival is
+clearly the best, or where all are equal. All rows share it: a mean over many rows has all of it,
+while its interval narrows.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from typing import Any
 from hakmem import stats
 from hakmem.lazy import np
 
-ORACLE = "the oracle"  # as rivals are named
+ORACLE = "the oracle"  # its name where a rival's stands
 KIND = "95 % CI, split halves"
 WIDE = 1.96  # standard errors from the middle of an interval to its ends
 RESAMPLES = 1000
-FEWEST = 4  # blocks of a row
+FEWEST = 4  # blocks without which a row has no score
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,19 @@ class Score:
 
     @property
     def interval(self) -> stats.Interval:
-        """As a ratio, at 95 %."""
+        """The 95 % interval, as a ratio."""
         wide = WIDE * self.error
         return stats.Interval(self.log, self.log - wide, self.log + wide, KIND).exp()
 
 
 def score(costs: Sequence[Sequence[float]]) -> Score | None:
-    """Of one row. `costs` are ln (subject ÷ rival), or turned round where more is better, rivals by
-    blocks, NaN where a block has none.
+    """The score of one row; None where there is no rival or are too few blocks. `costs` has a row
+    per rival and a column per block: ln (subject ÷ rival), negated where more is better; NaN where
+    a block lacks the rival.
 
-    The error is that of whole repetitions: blocks drawn again within each half, the rival chosen
-    again; widened for what so few blocks hide, by n ÷ (n − 1) of a half as in a sample's variance,
-    and by Student's t over the normal quantile. None where there is no rival or are too few blocks.
+    The error is the standard deviation over RESAMPLES repetitions: blocks are drawn again within
+    each half, and the rival is chosen again. It is widened for few blocks: by n ÷ (n − 1) of a half
+    as in a sample's variance, and by Student's t over the normal quantile.
     """
     table = np.asarray(costs, dtype=float)
     if table.ndim != 2 or table.shape[0] == 0 or table.shape[1] < FEWEST:
@@ -70,22 +71,22 @@ def score(costs: Sequence[Sequence[float]]) -> Score | None:
 
 
 def error(logs: Sequence[float]) -> float:
-    """The standard error of a row's mean over its blocks, NaN where one has none; neighbours merged
-    as for its interval, and widened for few of them as above."""
+    """The standard error of a row's mean over its blocks (NaN where one has none): neighbours
+    merged as for its interval, widened for few blocks as in `score`."""
     values = stats.merge_neighbours([log for log in logs if math.isfinite(log)])
     return _few(len(values) - 1) * stdev(values) / math.sqrt(len(values))
 
 
 def _few(free: int) -> float:
-    """Student's t with so many degrees of freedom over the normal quantile."""
-    from scipy.stats import t  # here, because every command would wait a second for it
+    """Student's t with `free` degrees of freedom at 97.5 %, over the normal quantile."""
+    from scipy.stats import t  # imported late: it takes a second
 
     return float(t.ppf(0.975, free)) / WIDE
 
 
 def _merged(table: np.ndarray) -> np.ndarray:
-    """Adjacent blocks as one where neighbours are correlated, as in protocol.ends; here by most
-    rivals, for blocks are drawn for all of them at once."""
+    """Merges adjacent blocks in pairs where neighbours are correlated, as protocol.ends does. Here
+    the median over the rivals decides, because blocks are drawn for all of them at once."""
     rows = [row[np.isfinite(row)] for row in table]
     lags = [float(stats.lag1(row)) for row in rows if len(row) >= FEWEST]
     if table.shape[1] < 2 * FEWEST or not lags or median(lags) <= stats.CORRELATED:
@@ -94,15 +95,16 @@ def _merged(table: np.ndarray) -> np.ndarray:
 
 
 def _judged(known: np.ma.MaskedArray, halves: Sequence[np.ndarray]) -> list[int]:
-    """How many blocks of each half its score is from: a rival that was decided early has few."""
+    """How many blocks of each half the score is made from: few if a rival was decided early."""
     one, other = halves
     best = [known[:, half].mean(axis=1).argmax() for half in (other, one)]
     return [int(known[chosen, half].count()) for chosen, half in zip(best, halves, strict=True)]
 
 
 def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np.ma.MaskedArray:
-    """Chosen on the one, scored on the other, both ways, averaged; blocks by repetition."""
-    # Of each rival in each repetition, over the blocks that have it.
+    """Chooses the rival on one half, scores it on the other, both ways, and averages the two
+    scores. `one` and `other` are the numbers of blocks, one row per repetition."""
+    # Means by rival and repetition, over the blocks that have the rival.
     first, second = (known[:, picks].mean(axis=-1) for picks in (one, other))
     again = np.arange(len(one))
     scores = second[first.argmax(axis=0), again], first[second.argmax(axis=0), again]
@@ -110,9 +112,10 @@ def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np
 
 
 def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The geometric mean over rows of metrics of one kind, the rows being what they are; with its
-    ends. Of an interval over several looks and rivals, which is wider, the `error` counts; older
-    records do not have it, and their widths are taken as they stand."""
+    """The geometric mean, with its 95 % interval, over rows of metrics of one kind; the rows are
+    fixed, not a sample. An entry's interval over several looks and rivals is wider: its `error` is
+    used instead. Older records have none, and the widths of their intervals are used as they are.
+    """
     logs = [math.log(entry["value"]) for entry in entries]
     errors = [e.get("error", math.log(e["high"] / e["low"]) / (2 * WIDE)) for e in entries]
     found = Score(fmean(logs), math.hypot(*errors) / len(entries)).interval

@@ -1,8 +1,8 @@
 """The sequential paired protocol: when to look at the blocks, when to stop, what may be said.
 
 Pure. Everything is in *gains*: natural logarithms, above 0 where B is better than A. Arrays carry
-experiments in the first axis, so that the protocol's own error rates can be simulated with the very
-functions that decide a comparison.
+experiments in the first axis, so that tests can simulate the error rates with the very functions
+that decide a comparison.
 
 Pocock's looks: at 8, 12, 20 and 30 blocks, each at ALPHA, which makes at most 5 % false positives
 over all four together. The intervals of one look hold, at 95 %, over all looks.
@@ -34,8 +34,8 @@ Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
 class Decision:
     """What one look says of one contender: target and guards as gains, in the caller's order.
 
-    `final` is true where no further block will be taken: a verdict, a narrow interval that leaves
-    nothing as large as NARROW to be found, or the last look.
+    `final`: no further block will be taken, because there is a verdict, because the interval
+    excludes every effect as large as NARROW, or because it is the last look.
     """
 
     verdict: Verdict
@@ -47,7 +47,7 @@ class Decision:
 
 
 def swapped(decision: Decision) -> Decision:
-    """The same finding with A and B exchanged; only where there are no guards to exchange too."""
+    """The same finding with A and B exchanged. ValueError: guards have no opposite."""
     if decision.guards:
         raise ValueError("a decision with guards has a direction")
     opposite: dict[Verdict, Verdict] = {"GO": "NO-GO", "NO-GO": "GO", "UNDECIDED": "UNDECIDED"}
@@ -62,7 +62,7 @@ def looks(most: int) -> tuple[int, ...]:
 
 
 def near(gain: stats.Interval, limit: float = NARROW) -> bool:
-    """Whether nothing as large as the limit is left to be found; a plain range never says so."""
+    """Whether the interval excludes every effect as large as `limit`; a plain range never does."""
     return gain.kind != "range" and gain.low > -limit and gain.high < limit
 
 
@@ -71,18 +71,18 @@ def same(decision: Decision) -> bool:
 
 
 def margin(noise: stats.Interval | None) -> float:
-    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if wider, but no
-    more than 5 %: what is noisier than that is no guard."""
+    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if that is wider,
+    but at most 5 %: a guard with more noise would guard nothing."""
     return LEAST_MARGIN if noise is None else min(max(LEAST_MARGIN, half_width(noise)), MOST_MARGIN)
 
 
 def least_blocks(contenders: int) -> int:
-    """Fewer blocks than this decide nothing where so many contenders share one error rate."""
+    """The fewest blocks that can decide anything where `contenders` share one error rate."""
     return next(n for n in range(2, LOOKS[-1] + 1) if stats.rank(n, ALPHA / contenders) > 0)
 
 
 def require_decidable(contenders: int, most: int) -> None:
-    """LabError where so few blocks decide nothing, whatever is measured."""
+    """LabError where `most` blocks can decide nothing, whatever is measured."""
     least = least_blocks(contenders)
     if most < least:
         raise LabError(
@@ -92,8 +92,8 @@ def require_decidable(contenders: int, most: int) -> None:
 
 
 def thin(contenders: int, most: int) -> str:
-    """What to tell where so many blocks decide nothing once they are merged in pairs, as those that
-    resemble their neighbours are; "" where they do."""
+    """A warning where `most` blocks decide nothing once correlated neighbours are merged in pairs;
+    "" where they still can."""
     need = min(2 * least_blocks(contenders), LOOKS[-1])
     if most >= need:
         return ""
@@ -108,7 +108,7 @@ def half_width(interval: stats.Interval) -> float:
 
 
 def known(gain: stats.Interval) -> str:
-    """How exactly, in words; a plain range says nothing of it."""
+    """How exactly the gain is known, in words; a plain range says nothing of that."""
     if gain.kind == "range":
         return "known from too few blocks for an interval"
     return f"known to ±{100 * half_width(gain):.1f} %"
@@ -166,11 +166,12 @@ def look(
     last: bool,
     family: int | None = None,
 ) -> dict[str, Decision]:
-    """One look at all contenders against the same base: name to gains of its target and guards.
+    """One look at all contenders against the same base; `contenders` has the gains of the target
+    and the guards by name.
 
-    Holm over the contenders: with m hypotheses open each is judged at ALPHA / m; those decided
-    leave, and the rest are judged again. `family` counts the open ones where it is larger than
-    the contenders given: those that ended undecided before still count.
+    Holm's rule over the contenders: with m hypotheses open each is judged at ALPHA / m; those
+    decided leave, and the rest are judged again. `family` is the number of open hypotheses where it
+    exceeds the contenders given: those that ended undecided at an earlier look still count.
     """
     decided: dict[str, Decision] = {}
     waiting = dict(contenders)
@@ -204,7 +205,7 @@ def _decide(
 
 
 def interval(values: Sequence[float], low: float, high: float, kind: str = KIND) -> stats.Interval:
-    """The estimate with its ends; where there are none yet, the plain range, called so."""
+    """The estimate with its ends; where these are NaN, the plain range, of kind "range"."""
     merged = stats.merge_neighbours(values)
     estimate = stats.hodges_lehmann(merged)
     if math.isnan(low) or math.isnan(high):

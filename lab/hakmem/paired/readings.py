@@ -1,4 +1,4 @@
-"""What is read off one sample of a comparison: a benchmark's own figure, or what a command cost."""
+"""The figures read off one sample of a comparison: a benchmark's own, or what a command cost."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Of = Callable[[Sample], float | None]
 
 
 def _said(name: str) -> Of:
-    """What the benchmark itself states."""
+    """A number that the benchmark itself states."""
     return lambda sample: sample.stated(name)
 
 
@@ -27,21 +27,21 @@ def _per_op(of: Of, scale: float = 1.0) -> Of:
 
 
 def _cpu(sample: Sample) -> float | None:
-    """User and system time together: the kernel divides them by its ticks, the sum is exact."""
+    """User and system time, seconds: the kernel divides them by its ticks, the sum is exact."""
     user, system = (sample.stated(key) for key in ("user_s", "sys_s"))
     return None if user is None or system is None else user + system
 
 
 def _left(sample: Sample) -> float | None:
-    """What the process still holds of its peak; what is freed lazily is the kernel's to take."""
+    """The share of its peak that the process still holds; lazily freed pages do not count."""
     names = ("after_kb", "after_lazy_kb", "peak_kb")
     after, lazy, peak = (sample.stated(key) for key in names)
     return None if after is None or lazy is None or not peak else (after - lazy) / peak
 
 
-# The unit, and the number of a sample; of all of them the lower is the better one. Of a benchmark
-# by the names that a user knows; `held` are resident bytes per byte of live blocks, the mean over
-# time.
+# Figures of a benchmark by the names that a user knows: the unit, and the function that reads it
+# off a sample. Lower is better in all of them. `held` is resident bytes per byte of live blocks,
+# the mean over time.
 OF_BENCH: dict[str, tuple[str, Of]] = {
     "user": ("ns user CPU/op", _per_op(_said("user_s"), 1e9)),
     "cpu": ("ns CPU/op", _per_op(_cpu, 1e9)),
@@ -54,13 +54,13 @@ OF_BENCH: dict[str, tuple[str, Of]] = {
     "held": ("× live", _said("held")),
     **{name: ("ns", _said(f"{name}_ns")) for name in LATENCIES},
 }
-# And those that only the table of all benchmarks has.
+# Figures that only the table of all benchmarks has.
 OF_FIGURE: dict[str, tuple[str, Of]] = {
     "cpu_us": ("µs CPU/op", _per_op(_cpu, 1e6)),
     "wall_us": ("µs/op", _per_op(_said("seconds"), 1e6)),
     "process_ns": ("ns process CPU/op", _per_op(lambda s: s.user_s + s.sys_s, 1e9)),
 }
-# Of a command, whose seconds and bytes are read from outside.
+# Figures of a command, whose seconds and bytes are measured from outside.
 OF_COMMAND: dict[str, tuple[str, Of]] = {
     "user": ("s", lambda s: s.user_s),
     "cpu": ("s", lambda s: s.user_s + s.sys_s),
@@ -94,11 +94,11 @@ WORDS = {
 }
 COUNTED = ("cycles", "instructions")
 MEMORY = ("rss", "idle", "left", "held", "mbs", "quiet")
-# In words what a mean of CPU times, or of times, may be of. The tail of single calls is none: it is
-# another figure than the time that a load takes.
+# Words of the readings that may enter a mean of CPU times, or of times. The tail of single calls
+# may not: it is not the time that a load takes.
 OF_CPU = frozenset(WORDS[name] for name in ("user", "cpu", "cycles", "cpu_us", "process_ns"))
 OF_TIME = OF_CPU | {WORDS["wall"]}
-# Where most of the work of an operation is the kernel's, its time belongs to the operation.
+# Benchmarks whose operations are mostly work of the kernel, so that user cycles would miss it.
 _KERNEL_WORK = ("huge", "large", "realloc", "thread_churn", "startup")
 
 
@@ -108,17 +108,17 @@ class Unreadable(Exception):
 
 @dataclass(frozen=True)
 class Reading:
-    """One figure: its short name, unit, good direction, and how to get it from a sample."""
+    """One figure: its short name, unit, better direction, and how to read it off a sample."""
 
     name: str
     unit: str
     better: Better
     words: str
     of: Of
-    in_output: bool = False  # read off what was written, of which later only the end is there
+    in_output: bool = False  # read off the output, of which later only the end is kept
 
     def value(self, sample: Sample) -> float:
-        """The figure, above 0; Unreadable with the reason otherwise."""
+        """The figure, above 0; Unreadable, with the reason, where it is missing or not above 0."""
         found = self.of(sample)
         if found is None:
             raise Unreadable(f"no figure for {self.words} in this sample")
@@ -128,12 +128,13 @@ class Reading:
 
     @property
     def sign(self) -> int:
-        """From ln B - ln A to a gain."""
+        """The factor from ln B - ln A to a gain."""
         return -1 if self.better == "lower" else 1
 
 
 def choose(metric: str | None, bench: str | None, better: Better = "lower") -> Reading:
-    """The reading asked for, or the natural one of the benchmark or (None) of a command."""
+    """The reading named by `metric`, or the default one of the benchmark or, where `bench` is None,
+    of a command. LabError where it is unknown, or where its counters cannot be read."""
     name = metric or default_for(bench)
     if name.startswith("regex:"):
         return _by_pattern(name.removeprefix("regex:"), better)
@@ -150,7 +151,7 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
 
 
 def of_figure(figure: Figure) -> Reading:
-    """As the table of all benchmarks has it."""
+    """The reading in the table of all benchmarks: the counted one where counters can be read."""
     return _of_bench(figure.counted if figure.counted and counters() is None else figure.metric)
 
 
@@ -163,7 +164,8 @@ def _of_bench(name: str) -> Reading:
 
 
 def default_for(bench: str | None) -> str:
-    """A figure of its own where a benchmark is about memory or single calls."""
+    """The default metric: that of the suite for a benchmark about memory or single calls; else
+    cycles where they can be counted and the kernel does little of the work; else CPU time."""
     for figure in SUITE.figures:
         if figure.name == bench and figure.metric in (*MEMORY, *LATENCIES):
             return figure.metric
@@ -172,7 +174,7 @@ def default_for(bench: str | None) -> str:
 
 
 def _by_pattern(pattern: str, better: Better) -> Reading:
-    """The last match in all output; its first group, or all of it, is the figure."""
+    """Reads the last match in all output: its first group or, without groups, the whole match."""
     try:
         compiled = re.compile(pattern, re.MULTILINE)
     except re.error as error:

@@ -1,8 +1,8 @@
 """Writes a finished comparison into the ledger: its setting with all samples, and its verdicts.
 
-Everything is appended after the last sample, so an interrupted comparison leaves nothing. Samples
-are hundreds and are read by nobody but a doubter: they lie compressed beside the ledger, a line of
-figures each, from which the blocks follow (`samples.tsv.xz`; the order is that of the lines).
+Everything is appended after the last sample, so an interrupted comparison leaves nothing. There are
+hundreds of samples, which are read only to check a result: they lie compressed beside the ledger,
+one line of figures each, in the order taken; the blocks follow from them (`samples.tsv.xz`).
 """
 
 import json
@@ -32,7 +32,7 @@ from hakmem.stats import Interval
 
 @dataclass(frozen=True)
 class Facts:
-    """What is the same for all samples of a comparison. Taken before the first of them."""
+    """What is the same for all samples of a comparison, read before the first of them."""
 
     host: Mapping[str, str]
     source: Mapping[str, object]
@@ -41,7 +41,8 @@ class Facts:
 
     @classmethod
     def of(cls, cells: Mapping[str, Cell], argv: Sequence[str]) -> "Facts":
-        """LabError where the project's own library is older than its source, which is recorded.
+        """Reads the facts. LabError where the project's own library is older than its source,
+        because the source is recorded.
 
         Other libraries, older builds of hakmem included, are known by their checksums alone.
         """
@@ -57,7 +58,7 @@ class Facts:
         return cls(host.facts(), source, binaries, argv)
 
     def require_unchanged(self, cells: Mapping[str, Cell]) -> None:
-        """LabError where a library was built again since then: nobody knows what was measured."""
+        """LabError where a library was rebuilt meanwhile: it is unknown what was measured."""
         for letter, cell in cells.items():
             now = provenance.binary_of(cell.library)
             if now != self.binaries[letter]:
@@ -66,7 +67,7 @@ class Facts:
                 raise LabError(f"{file} {why}", status=1)
 
     def stated(self) -> dict[str, Any]:
-        """What every record states of them."""
+        """What every record states of the facts."""
         return {
             "source": dict(self.source),
             "host": dict(self.host),
@@ -76,14 +77,14 @@ class Facts:
         }
 
     def entry(self, letters: Iterable[str]) -> dict[str, Any]:
-        """The same with the libraries of these cells."""
+        """The same, with the libraries of these cells."""
         return {**self.stated(), "binary": [dict(self.binaries[at]) for at in letters]}
 
 
 def verdict_body(
     plan: Plan, pair: tuple[str, str], decision: Decision, question: str, facts: Facts
 ) -> dict[str, Any]:
-    """The record of a verdict on the second of the pair, but for the ids of its inputs."""
+    """The record of a verdict on the second cell of `pair`, without the ids of its inputs."""
     target, *guards = plan.tracks
     metrics = {target.name: ratio_entry(target, decision.target)}
     for track, interval in zip(guards, decision.guards, strict=True):
@@ -124,9 +125,9 @@ def cell_entry(letter: str, cell: Cell) -> dict[str, object]:
 
 
 def track_entry(track: Track) -> dict[str, object]:
-    """What was run and read; a benchmark with its amount and the hash of its definition.
+    """What was run and read; a benchmark with its amount of work and the hash of its definition.
 
-    `samples` are those of each cell in a block.
+    `samples` is the number of samples of each cell in a block.
     """
     works: dict[str, dict[str, object]] = {}
     for work in track.works.values():
@@ -158,9 +159,11 @@ def save(
     kind: str = "verdict",
     host: str | None = None,
 ) -> dict[str, Record]:
-    """Appends everything, or nothing; last the derived records, by letter, whose bodies are given.
+    """Appends the setting with its samples and the derived records of `bodies`, all or nothing;
+    returns the derived records by letter.
 
-    `host` is where it was measured, if not here: each slice has seen there that nothing changed.
+    `host` is the host of a cluster where it was measured, None for this one: the slices have
+    checked there that no library changed.
     """
     if host is None:
         facts.require_unchanged(done.plan.cells)
@@ -173,13 +176,14 @@ def save(
 
 
 def setting_body(facts: Facts) -> dict[str, Any]:
-    """What is the same for all that is measured in one go."""
+    """The record of what is the same for all that one run measures."""
     binaries = {at: dict(found) for at, found in facts.binaries.items()}
     return {**facts.stated(), "lab": __version__, "binaries": binaries}
 
 
 def course(done: Conducted) -> dict[str, Any]:
-    """How the measuring went. A rival that failed has no verdict, and spoils no other's."""
+    """How the measuring went. `ok` is False only where the base or the floor failed: a rival that
+    failed has no verdict, and spoils no other's."""
     return {
         "noise": dict(done.noise),
         "failures": dict(done.outcome.failures),
@@ -189,7 +193,8 @@ def course(done: Conducted) -> dict[str, Any]:
 
 # ---- the samples ----
 
-# Integers, because their digits are all that is stored: a column and what it has of a sample.
+# Columns of the table of samples, and how each is read off a sample. Integers, because their digits
+# are all that is stored.
 _COLUMNS: Mapping[str, Callable[[Sample], object]] = {
     "wall_us": lambda s: round(1e6 * s.wall_s),
     "user_us": lambda s: round(1e6 * s.user_s),
@@ -216,12 +221,13 @@ def _timed(sample: Sample, name: str, scale: float) -> int | None:
 
 
 def raw(done: Conducted) -> dict[str, bytes]:
-    """The samples as a compressed table, and what the first of each cell, and the failed, wrote."""
+    """The files beside the setting: all samples as a compressed table, and the output of the first
+    sample of each cell and of every failed one."""
     return {"samples.tsv.xz": lzma.compress(table(done)), "output.txt": _outputs(done.outcome)}
 
 
 def table(done: Conducted) -> bytes:
-    """A line per sample, in their order: where it stands, the deciding figure, all others."""
+    """One line per sample in the order taken: place, error, deciding figure, all _COLUMNS."""
     tracks = {track.name: track for track in done.plan.tracks}
     lines = ["\t".join(("track", "block", "cell", "padding", "error", "figure", *_COLUMNS))]
     for block in done.outcome.blocks:
@@ -235,7 +241,7 @@ def table(done: Conducted) -> bytes:
 
 
 def _outputs(outcome: Outcome) -> bytes:
-    """What they printed, each under a line that says which it was, with its command and proof."""
+    """The outputs, each under lines that name the sample, its command and its proof."""
     parts = []
     seen = set()
     for block in outcome.blocks:
@@ -247,6 +253,6 @@ def _outputs(outcome: Outcome) -> bytes:
             proof = json.dumps(sample.proof and sample.proof.to_dict())
             said = (head, shlex.join(sample.argv), proof, sample.output.rstrip("\n"), "")
             parts.append("\n".join(said))
-    # Where the laboratory's own interpreter lies is no part of what was measured.
+    # The path of the laboratory's own interpreter is no part of what was measured.
     own = f"{Path(sys.executable).resolve().parent}/"
     return "".join(parts).replace(own, "").encode(errors="replace")

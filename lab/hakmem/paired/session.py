@@ -22,15 +22,16 @@ from hakmem.terminal import progress_bar
 Standing = Callable[[Plan, int, Mapping[str, Decision]], Iterable[str]]
 
 MOST_TURNS = 1000
-MOST_OF_COMMAND = 10  # starting one from outside takes longer than most of what is so short
-LEAST_SHARE = 0.25  # of its work that a sample does however little time there is
+MOST_OF_COMMAND = 10  # more turns would mostly measure how a command is started from outside
+LEAST_SHARE = 0.25  # the least share of its work that a sample does, however little time there is
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What every comparison is asked for: blocks at most, and how long the timed part of each is.
+    """What every comparison is asked for: `most` blocks at most, and the `seconds` that the timed
+    part of a cell takes in each.
 
-    `argv` is what is typed to ask for it again, `passed` the user's variables that a command needs.
+    `argv` is the command line that repeats it, `passed` the user's variables that a command needs.
     """
 
     most: int
@@ -45,9 +46,10 @@ class Asked:
 
 @dataclass(frozen=True)
 class Ready:
-    """A plan whose blocks are sized; `failures` are the cells that failed their trial.
+    """A plan whose blocks are sized. `failures` has the cells that failed their trial, `round_s`
+    the seconds that a round takes.
 
-    `same` says which cell is what A is, so that there is nothing to compare.
+    `same` says which cell is identical to A, so that there is nothing to compare; else "".
     """
 
     plan: Plan
@@ -57,7 +59,7 @@ class Ready:
 
 
 def sampler(plan: Plan) -> Sampler:
-    """Takes real samples, each a process of its own."""
+    """A Sampler that takes real samples, each in a process of its own."""
 
     def one(trial: Trial) -> Sample:
         blank = Sample(trial.track.name, trial.round, trial.position, trial.letter)
@@ -77,7 +79,7 @@ def prepare(plan: Plan, seconds: float, console: Console, within_s: float = math
     """Runs everything once, uncounted, so that what cannot work is known before the first block.
 
     A block then has as many samples as make `seconds` of the fastest cell's timed part; fewer and
-    shorter ones where the first look would come later than `within_s` from now.
+    shorter ones where the first look would come later than `within_s` seconds from now.
     """
     end = time.monotonic() + within_s
     failures = unproven(plan.cells)
@@ -102,9 +104,11 @@ def prepare(plan: Plan, seconds: float, console: Console, within_s: float = math
 
 
 def what_is_the_same(plan: Plan, track: Track, found: Mapping[str, Sample]) -> str:
-    """Names a cell that is what A is: same file, same work, same settings in effect; or "".
+    """Names a cell that is identical to A (file, work and settings in effect) in a sentence; else
+    "".
 
-    What a process states of its settings is what it was told; of what had no effect it warns.
+    A process's proof states the settings it was given; its warnings name those without effect,
+    which are ignored here.
     """
     base = found.get(BASE)
     for letter in plan.contenders:
@@ -133,7 +137,7 @@ def _effective(plan: Plan, track: Track, letter: str, sample: Sample) -> object:
 
 
 class CellsFailed(LabError):
-    """The cells that failed their trial, with the reasons, leave nothing to measure."""
+    """Cells failed their trial, and what remains is nothing to measure."""
 
     def __init__(self, said: str, plan: Plan, failures: Mapping[str, str]) -> None:
         whys = "; ".join(f"{name_of(plan, at)}: {why}" for at, why in failures.items())
@@ -144,7 +148,8 @@ class CellsFailed(LabError):
 def require_ready(
     plan: Plan, seconds: float, console: Console, drop: bool, within_s: float = math.inf
 ) -> Ready:
-    """The prepared plan; CellsFailed where what failed its trial leaves nothing to measure."""
+    """The prepared plan. LabError where a cell is identical to A, CellsFailed where failed trials
+    leave nothing to measure: any failed trial without `drop`."""
     ready = prepare(plan, seconds, console, within_s)
     if ready.same:
         raise LabError(ready.same)
@@ -168,7 +173,7 @@ def unproven(cells: Mapping[str, Cell]) -> dict[str, str]:
 
 
 def _trial(plan: Plan, trial: Trial) -> Sample:
-    """One run, with the loader's own word that a library that leaves no proof was loaded."""
+    """One run, for which the loader confirms that a library that leaves no proof was loaded."""
     sample = take_shown(Sample(trial.track.name), process_for(plan, trial))
     return paired.checked(sample, trial.track.reading)
 
@@ -176,10 +181,10 @@ def _trial(plan: Plan, trial: Trial) -> Sample:
 def sized(
     track: Track, found: Mapping[str, Sample], seconds: float, most_s: float
 ) -> tuple[Track, float]:
-    """The track with its samples chosen, and how many seconds a block of it takes.
+    """The track with its number of samples chosen, and the seconds that a block of it takes.
 
-    Where that would be more than `most_s` it has fewer samples and, where two of each cell are too
-    many, shorter ones; but no shorter than LEAST_SHARE.
+    Where a block would take longer than `most_s` it has fewer samples and, where two of each cell
+    are still too long, shorter ones, but no shorter than LEAST_SHARE of the work.
     """
     good = [sample for sample in found.values() if sample.error is None]
     pair = max(1e-6, 2 * sum(s.wall_s + track.works[BASE].quiet_s for s in good))
@@ -193,14 +198,15 @@ def sized(
 
 
 def turns(track: Track, found: Mapping[str, Sample], seconds: float) -> int:
-    """How often a block goes there and back, so that it has `seconds` of the fastest cell.
+    """How often a block goes there and back, at least once, to make `seconds` of the fastest cell.
 
-    Once is the least. Memory is read off few samples: it hardly differs between them.
+    Memory is read off few samples: it hardly differs between them.
     """
     good = [sample for sample in found.values() if sample.error is None]
     if not good or track.reading.name in MEMORY:
         return 1
-    # What takes long to begin has fewer: at least a third of the block shall be timed.
+    # A sample counts for at least a third of its wall time: where starting takes long, a block
+    # takes no more than about three times `seconds` of the fastest cell.
     longest = max(min(map(_timed, good)), min(s.wall_s for s in good) / 3, 1e-6)
     own = track.works[BASE].command is not None
     return max(1, min(MOST_TURNS if own else MOST_OF_COMMAND, round(seconds / (2 * longest))))
@@ -213,7 +219,8 @@ def _timed(sample: Sample) -> float:
 
 @dataclass(frozen=True)
 class Conducted:
-    """A comparison that was measured: the plan, its blocks sized, and what else the host did."""
+    """A comparison that was measured: its plan with sized blocks, the outcome, what else the host
+    did (`noise`), and how many seconds it took."""
 
     plan: Plan
     outcome: Outcome
@@ -230,9 +237,9 @@ def conduct(
     say: Standing | None = None,
     within_s: float = math.inf,
 ) -> Conducted:
-    """Prepares and measures. With `drop` cells that fail their trial are left out, but for A.
+    """Prepares and measures. With `drop` contenders that fail their trial are left out.
 
-    `say` makes the lines shown after a look, which shall be no later than `within_s`.
+    `say` makes the lines shown after a look; the first look shall come within `within_s` seconds.
     """
     ready = require_ready(plan, seconds, console, drop, within_s)
     console.print(f"this takes {expected_time(ready)}")
@@ -244,7 +251,7 @@ def name_of(plan: Plan, letter: str) -> str:
 
 
 def expected_time(ready: Ready) -> str:
-    """From the first look to the last; rounds get shorter as cells are decided."""
+    """The time to the first look and to the last; rounds get shorter as cells are decided."""
     first, last = (
         duration(max(n * ready.round_s, 1)) for n in (ready.plan.looks[0], ready.plan.most)
     )
@@ -262,7 +269,7 @@ def duration(seconds: float) -> str:
 def measure(
     ready: Ready, console: Console, take_sample: Sampler, say: Standing | None = None
 ) -> Conducted:
-    """The blocks, with progress and the standing after each look."""
+    """Takes the blocks, with a progress bar and the standing after each look."""
     plan, meter, started = ready.plan, provenance.NoiseMeter(), time.monotonic()
     with progress_bar(console) as progress:
         bar = progress.add_task("block 1", total=plan.most * plan.samples_per_round())

@@ -1,11 +1,11 @@
 """The records of a comparison over the suite. Pure.
 
-One `comparison` for each benchmark, of hakmem (cell A) with all rivals, is recorded at once; the
-`suite` over them all is derived from these. Of a benchmark are read its own figure ("time") and,
-off the same samples, `cpu`, `memory` and `variation`, that of the samples in a block. Ratios are
-hakmem ÷ rival, each with a word from hakmem's side; against *the oracle* they are hakmem ÷ the best
-rival, which was chosen on one half of the blocks and scored on the other: the luckiest of eight
-noisy rivals is no rival.
+A `comparison` of each benchmark, of hakmem (cell A) with all rivals, is recorded as soon as it is
+measured; the `suite` over them all is derived from these. A comparison has the benchmark's own
+figure (`time`) and, off the same samples, `cpu`, `memory` and `variation`: the coefficient of
+variation of the samples in a block. Ratios are hakmem ÷ rival, each with a word from hakmem's side.
+Against *the oracle* they are hakmem ÷ the best rival, which was chosen on one half of the blocks
+and scored on the other: the luckiest of eight noisy rivals is no rival.
 """
 
 import math
@@ -31,7 +31,7 @@ from hakmem.words import TIE_BAND
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
 WALL, OVER_TIME = "wall", "mbs"
-# Of what there is an oracle.
+# The kinds of ratio for which there is an oracle, and their titles.
 TITLES = {
     TIME: "time",
     CPU: "CPU",
@@ -39,9 +39,9 @@ TITLES = {
     MEMORY: "memory",
     OVER_TIME: "memory over time",
 }
-# What else is read off a program, to be shown.
+# Further figures of a program, which are shown.
 OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
-# Of an interval; recorded by its number, so that the order stays.
+# Kinds of interval. A record has the index, so the order must not change.
 KINDS = (protocol.KIND, "range", oracle.KIND)
 STATED = ("version", "origin", "sha256", "beside")  # of each library
 DIGITS = 5  # of a recorded figure; what follows is noise
@@ -51,7 +51,7 @@ Changes = Mapping[str, Sequence[float]]
 
 
 def metric_name(benchmark: str, kind: str, rival: str) -> str:
-    """Under which name a ratio is cited; a library's path gives no slash."""
+    """The name by which a ratio is cited; it has no slash, even if a rival is named by a path."""
     words = (benchmark, "" if kind == TIME else kind, "against", rival.replace("/", "-"))
     return " ".join(filter(None, words))
 
@@ -60,7 +60,7 @@ def metric_name(benchmark: str, kind: str, rival: str) -> str:
 
 
 def word(decision: Decision) -> str:
-    """Of a decision whether hakmem is better. A tie is a finding too."""
+    """hakmem's result by a decision on it; a tie, which is a finding too, is within TIE_BAND."""
     if decision.verdict != "UNDECIDED":
         return "win" if decision.verdict == "GO" else "loss"
     return "tie" if protocol.near(decision.target, math.log1p(TIE_BAND)) else "undecided"
@@ -69,7 +69,7 @@ def word(decision: Decision) -> str:
 def comparison(
     done: Conducted, figure: Figure, setting: str, facts: recording.Facts
 ) -> dict[str, Any]:
-    """The record of one benchmark; `setting` is the id of what all of the run have in common."""
+    """The record of one benchmark; `setting` is the id of the record that all rows share."""
     plan, outcome = done.plan, done.outcome
     track = plan.tracks[0]
     decided = list(outcome.decisions)
@@ -77,7 +77,7 @@ def comparison(
     ratios: dict[str, dict[str, Any]] = {}
     hidden = [at for at in (BASE, *decided) if not _visible(outcome.samples(track.name, at))]
     for kind, reading in kinds(track, figure).items():
-        if kind == MEMORY and hidden:  # who is the leanest would be missing
+        if kind == MEMORY and hidden:  # the leanest rival may be hidden
             continue
         changes = _changes(outcome, reading, kind)
         found = outcome.decisions if kind == TIME else _judged(changes, decided, reading, plan)
@@ -88,7 +88,7 @@ def comparison(
             if (mine := protocol.swapped(decision))
         }
         for letter, decision in found.items() if kind == VARIATION else ():
-            if decision.target.kind == protocol.KIND:  # else it is in no mean
+            if decision.target.kind == protocol.KIND:  # only an interval enters a mean
                 ratios[kind][names[letter]].append(round(oracle.error(changes[letter]), DIGITS))
         costs = [[reading.sign * c for c in changes[at]] for at in found if at in changes]
         score = oracle.score(costs) if kind in TITLES else None
@@ -123,12 +123,12 @@ def comparison(
 
 
 def _visible(samples: Sequence[Sample]) -> bool:
-    """Whether the peak of each is known: that of a small program may be the launcher's."""
+    """Whether every sample has a peak: that of a small program is hidden by the launcher's."""
     return all(sample.max_rss_kb for sample in samples)
 
 
 def _program(track: Track) -> dict[str, Any] | None:
-    """What is needed to run a real program again: its command line, version and inputs."""
+    """What is needed to run a real program again: command line, version and inputs; else None."""
     ready = track.works[BASE].program
     if ready is None:
         return None
@@ -136,10 +136,11 @@ def _program(track: Track) -> dict[str, Any] | None:
 
 
 def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
-    """What is judged off the samples: the row's own figure, and the others where they differ.
+    """The readings judged off the samples, by kind: the row's own figure, and others that differ
+    from it.
 
-    CPU time is all of it, also where the row's own figure is net of a floor. A program that only
-    starts others has no memory that is worth showing.
+    `cpu` is all CPU time, also where the row's own figure is net of a floor. A benchmark that only
+    starts other programs has no memory that is worth showing.
     """
     found = {TIME: track.reading}
     command = track.works[BASE].command
@@ -159,7 +160,8 @@ def kinds(track: Track, figure: Figure) -> dict[str, Reading]:
 def _judged(
     changes: Changes, letters: Sequence[str], reading: Reading, plan: Plan
 ) -> dict[str, Decision]:
-    """The same blocks judged by the same rule. It stops nothing: they are as many as they are."""
+    """Judges another figure on the same blocks, by the same rule. It is always the last look,
+    because the row's own figure has decided how many blocks there are."""
     gains = {
         at: [[reading.sign * change for change in changes[at] if math.isfinite(change)]]
         for at in letters
@@ -169,7 +171,7 @@ def _judged(
 
 
 def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
-    """Of each rival, block by block; the row's own figure net of its floor."""
+    """The changes of each rival, block by block; those of the row's own figure net of its floor."""
     rows = []
     for block in outcome.blocks:
         values: dict[str, list[float]] = {}
@@ -185,7 +187,7 @@ def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
 
 
 def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """ln of the ratio of two cells' coefficients of variation within a block, floors included."""
+    """ln of the ratio of two cells' coefficients of variation in a block, floors not subtracted."""
     logs = {at: math.log(max(stats.variation(mine), 1e-9)) for at, mine in values.items()}
     return {at: log - logs[BASE] for at, log in logs.items() if at not in (BASE, FLOOR)}
 
@@ -193,8 +195,8 @@ def _spread(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def cell_figures(
     track: Track, outcome: Outcome, letter: str, also: Sequence[str]
 ) -> dict[str, Any]:
-    """A cell's figure over all its samples, net of its floor, its mean peak, and the means of what
-    is `also` read off them; of a program, of all that is."""
+    """A cell's figures over all its samples: the row's own, net of its floor; the mean peak in KiB;
+    and the mean of each figure in `also` or, of a program, in OF_PROGRAM."""
     samples = outcome.samples(track.name, letter)
     peaks = [sample.max_rss_kb for sample in samples if sample.max_rss_kb]
     found = {
@@ -212,14 +214,14 @@ def cell_figures(
 
 
 def _short(ratio: stats.Interval, blocks: int, said: str | None) -> list[Any]:
-    """A ratio as it is recorded, four dozen times in a comparison; `metrics` reads it. After
-    that follows, of a variation with an interval, its standard error."""
+    """A ratio as recorded, four dozen times in a comparison: estimate, low, high, index in KINDS,
+    blocks, word; of a variation with an interval its standard error. `metrics` reads it."""
     numbers = (float(f"{x:.{DIGITS}g}") for x in (ratio.estimate, ratio.low, ratio.high))
     return [*numbers, KINDS.index(ratio.kind), blocks, said]
 
 
 def metrics(part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The ratios of a comparison as metrics that can be cited."""
+    """The ratios of a comparison as metrics that can be cited, by name."""
     found = {}
     for kind, by_rival in part["ratios"].items():
         for rival, (value, low, high, sort, blocks, said, *error) in by_rival.items():
@@ -251,9 +253,9 @@ def body(
     programs: bool,
     seed: int,
 ) -> dict[str, Any]:
-    """The record over the comparisons; `failures` are rows hakmem failed, `left_out` those that all
-    rivals did, `absent` not here. Where there are no others, it is derived from the setting alone.
-    """
+    """The record over the comparisons. `failures` are rows that hakmem or the floor failed,
+    `left_out` rows that all rivals failed, `absent` programs that are not here. Without any
+    comparison it is derived from the setting alone."""
     bodies, common = [record.body for record in records], setting.body
     return {
         "subject": subject,
@@ -284,14 +286,15 @@ def body(
 
 
 def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Geometric means over the rows: of hakmem ÷ oracle, and of the variation against each rival.
+    """Geometric means over the rows: hakmem ÷ oracle, and the variation against each rival.
 
-    Where time is CPU time, it is both. Which rows a mean has, and as what, says `in_mean`.
+    A row whose time is CPU time enters both means. `in_mean` says which rows a mean has, and by
+    which of their ratios.
     """
     entered: dict[str, list[dict[str, Any]]] = {}
     for one in bodies:
         known = metrics(one)
-        # Of a single benchmark it is mostly the machine's; of all it says something.
+        # The variation of a single benchmark is mostly the machine's; that of all says something.
         for rival in one["ratios"].get(VARIATION, ()):
             entry = known[metric_name(one["suite"], VARIATION, rival)]
             if entry["kind"] == protocol.KIND:
@@ -305,11 +308,11 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def in_mean(kind: str, part: Mapping[str, Any]) -> str | None:
-    """As which of its ratios a row enters the mean of a kind; None: it does not.
+    """The kind of ratio by which a row enters the mean of `kind`; None: it does not.
 
-    A row above a floor enters with all of its CPU time: beside others a net ratio would weigh what
-    it does not cost. One that was recorded without that is left out. What is no time, such as
-    memory, page faults or the tail of single calls, is of no mean of times.
+    A row above a floor enters the mean of times with all of its CPU time: a net ratio beside whole
+    ones would weigh what the row does not cost. It is left out where that time was not recorded.
+    Figures that are no time (memory, page faults, the tail of single calls) enter no mean of times.
     """
     there, reading, floor = part["ratios"], part["reading"], floor_of(part)
     if kind == TIME and floor:
@@ -321,16 +324,16 @@ def in_mean(kind: str, part: Mapping[str, Any]) -> str | None:
 
 
 def floor_of(part: Mapping[str, Any]) -> str | None:
-    """What the row's own figure is net of."""
+    """The floor that the row's own figure is net of, or None."""
     return next((track["floor"] for track in part.get("benchmarks", ())), None)
 
 
 def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None:
-    """The suite with the `rows` and `metrics` of its benchmarks, the `settings` that all, or the
-    cell that is compared, were told, and which library that is (`of`); None where they have no such
-    form.
+    """The suite with the `rows` and `metrics` of its benchmarks, the `settings` that all cells or
+    the compared one had, and the name of the compared library (`of`).
 
-    So it was measured by an earlier method, whose tables nobody shows any more.
+    None where its inputs are not of this form: an earlier method measured it, whose tables are not
+    shown any more.
     """
     inputs = [records[id] for id in suite.body["inputs"] if id in records]
     parts = [record.body for record in inputs if record.kind == "comparison"]
@@ -343,7 +346,7 @@ def whole(suite: Record, records: Mapping[str, Record]) -> dict[str, Any] | None
 
 
 def _told(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any]:
-    """The `settings` and the `of` of a whole."""
+    """`settings` and `of` for `whole`, from the setting and from --lib of the command line."""
     settings = tuning(setting.get("settings_of_user", {}))
     words = [str(word) for word in suite.get("argv", ())]
     for option, cell in pairwise([*words, ""]):
@@ -355,8 +358,8 @@ def _told(suite: Mapping[str, Any], setting: Mapping[str, Any]) -> dict[str, Any
 
 
 def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A row is a comparison as it was recorded, with what it is net of (`floor`), and as which of
-    its ratios it enters each mean."""
+    """A suite's body with its rows. A row is a comparison as recorded, with the floor it is net of
+    (`floor`) and the kind of ratio by which it enters each mean (`means`)."""
     found = overall(parts)
     for part in parts:
         found |= metrics(part)
@@ -375,5 +378,5 @@ def joined(body: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def rivals_of(row: Mapping[str, Any]) -> list[str]:
-    """Those that have figures, then those that failed."""
+    """The row's rivals: those with figures, then those that failed."""
     return [*(name for name in row["figures"] if name != row["subject"]), *row["left_out"]]

@@ -40,21 +40,22 @@ from hakmem.process.lock import host_lock
 from hakmem.process.settings import settings_of
 from hakmem.suite import EMPTY, SUITE, Figure
 
-# By how much a block is longer than its timed part, over all cells: slower rivals, beginnings.
+# A guess at a cell's time in a block ÷ the timed part of the fastest: rivals are slower, and start.
 LONGER = 2.0
 
-# Correlated blocks are merged: of fewer than these nothing is left that eight rivals can share.
+# The first look. Correlated blocks are merged in pairs, and the pairs of fewer blocks could not
+# decide over eight rivals.
 FIRST = protocol.LOOKS[2]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the user asked for: benchmarks by name, or `everything`, those named being added.
+    """What the user asked for: the benchmarks `names`, or `everything` and those named.
 
     With `programs` the rows are real programs, those named or all. `argv` is the command line
-    without --seed, --resume and --page. A seed of None is chosen or, with `resume`, found in the
-    ledger. With `budget_s` it shall take about so many seconds in all, with fewer and shorter
-    samples.
+    without --seed, --resume and --page. A `seed` of None is chosen at random or, with `resume`,
+    found in the ledger. With `budget_s` the run shall take about so many seconds in all, by fewer
+    and shorter samples.
     """
 
     names: Sequence[str]
@@ -75,12 +76,12 @@ class Request:
 
 @dataclass
 class Run:
-    """A comparison under way; `found` has the verdicts of the benchmarks that are done.
+    """A comparison under way; `found` has the records of the rows that are done.
 
-    `failures` are benchmarks that hakmem, or the floor, failed; one of the former makes it
-    `subject_failed`. `left_out` are those that all rivals failed, with each one's reason. `pace` is
-    how many seconds each one measured took. `setting` is recorded with the first of them. It shall
-    be over at `until`, by the monotonic clock.
+    `failures` are rows that hakmem or the floor failed; `subject_failed` is set if hakmem failed
+    any. `left_out` are rows that all rivals failed, with each one's reason. `pace` has the seconds
+    that each measured row took. `setting` is recorded with the first row. The run shall end at
+    `until`, by the monotonic clock.
     """
 
     request: Request
@@ -113,8 +114,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Finished:
-    """A comparison at its end: the record over all rows, which has a place in the ledger or in
-    none, the same with its rows and ratios, and whether hakmem could do all of it."""
+    """A finished run: the record over all rows, in the ledger or (not recorded) in none; the same
+    with its rows and ratios; and whether no row failed or was absent."""
 
     record: Record
     whole: Mapping[str, Any]
@@ -122,7 +123,8 @@ class Finished:
 
 
 def run(request: Request, console: Console, sampler: Sampler | None = None) -> Finished:
-    """Measures what is not recorded yet, then records it all."""
+    """Measures the rows that are not recorded yet, then records it all; under the host's lock.
+    Interrupted: the rows recorded so far stay, and the message says how to resume."""
     figures = rows_of(request)
     rivals = compare.rivals(request.rivals)
     cells = cell_module.distinct([cell_module.parse(request.library), *rivals])
@@ -145,14 +147,14 @@ def run(request: Request, console: Console, sampler: Sampler | None = None) -> F
 
 
 def rows_of(request: Request) -> list[Figure]:
-    """The benchmarks asked for; of programs, each by its CPU time."""
+    """The rows asked for: benchmarks, or programs by their CPU time."""
     if not request.programs:
         return chosen(request.names, request.everything)
     return [Figure(p.name, p.name, "cpu", p.what) for p in programs.find(request.names)]
 
 
 def tracks_of(run: Run) -> Iterator[tuple[str, Track]]:
-    """What is run and read in each row; a program that is not here is left out aloud."""
+    """What is run and read in each waiting row; a program that is not here goes to `absent`."""
     request, console = run.request, run.console
     for figure in run.waiting:
         if not request.programs:
@@ -170,7 +172,7 @@ def tracks_of(run: Run) -> Iterator[tuple[str, Track]]:
 
 
 def chosen(names: Sequence[str], everything: bool = False) -> list[Figure]:
-    """One figure per benchmark, its first; another one where it is named."""
+    """One figure per benchmark, its first; another one only where it is named."""
     own = SUITE.select(names).figures if names else ()
     rest = SUITE.select([]).figures if everything or not names else ()
     found = {*own, *rest}
@@ -180,7 +182,8 @@ def chosen(names: Sequence[str], everything: bool = False) -> list[Figure]:
 def begin(
     request: Request, figures: Sequence[Figure], facts: Facts
 ) -> tuple[int, Record | None, dict[str, Record]]:
-    """Seed, setting and what is found: of a new run, or of the one that the ledger has begun."""
+    """Seed, setting and finished rows: of a new run, or of the last one in the ledger that `resume`
+    can go on with. LabError where there is none."""
     if not request.resume:
         return order.fresh(request.seed), None, {}
     recorded = list(_recorded(request, facts))
@@ -201,8 +204,8 @@ def begin(
 
 
 def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]:
-    """Benchmarks of this command line with these libraries and settings from this source on this
-    host, each after its setting."""
+    """The rows that this command line can go on with, each with its setting: of the same libraries,
+    settings, source and host."""
     settings = {}
     for record in Ledger.default().records():
         body = record.body
@@ -222,13 +225,13 @@ def _recorded(request: Request, facts: Facts) -> Iterator[tuple[Record, Record]]
 
 
 def _files(binaries: Mapping[str, Mapping[str, object]]) -> dict[str, object]:
-    """Which file each cell's library is."""
+    """The checksum of each cell's library, by letter."""
     return {at: found.get("sha256") for at, found in binaries.items()}
 
 
 def track_of(figure: Figure, cells: Mapping[str, Cell], request: Request) -> Track:
-    """What is run and read. The start of a process is read whole: of what is above an empty
-    library's so little is left that a ratio of it would be noise."""
+    """What is run and read for a benchmark. The start of a process is not read net of the EMPTY
+    floor: so little is left above an empty library that its ratio would be noise."""
     found = work.benchmark(figure.command)
     reading = readings.of_figure(figure)
     if request.metric:
@@ -258,10 +261,10 @@ def announce(run: Run) -> None:
 
 
 def guess(run: Run) -> str:
-    """How long it takes before anything was run; from the first look that can decide to the last.
-    "" where nothing is known of it.
+    """How long the run takes, guessed before anything was run: from the first look that can decide
+    to the last; "" where nothing is known of it.
 
-    The pace of what was measured takes its place after the first benchmark.
+    After the first row `measure` shows the pace of the measured rows instead.
     """
     request = run.request
     if math.isfinite(request.budget_s):
@@ -277,7 +280,7 @@ def guess(run: Run) -> str:
 
 
 def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> None:
-    """One benchmark, recorded at once. One that hakmem or all rivals fail is no end."""
+    """Measures one row and records it at once. A row that fails does not end the run."""
     request, console = run.request, run.console
     number, started = len(run.figures) - len(run.waiting) + 1, time.monotonic()
     head = f"{number} of {len(run.figures)}: {figure.name}, {figure.what}: {track.reading.words}"
@@ -310,7 +313,7 @@ def measure(figure: Figure, track: Track, run: Run, sampler: Sampler | None) -> 
 
 
 def note_failed(figure: Figure, failures: Mapping[str, str], run: Run) -> None:
-    """That a row has no verdict: by hakmem's failure or the floor's, else by that of all rivals."""
+    """Notes a row without a verdict: hakmem or the floor failed, or else all rivals did."""
     run.subject_failed |= BASE in failures
     own = [why for at, why in failures.items() if at in (BASE, FLOOR)]
     if own:
@@ -320,7 +323,7 @@ def note_failed(figure: Figure, failures: Mapping[str, str], run: Run) -> None:
 
 
 def keep(done: session.Conducted, figure: Figure, run: Run) -> Record:
-    """The record of one benchmark; before the first, its setting."""
+    """Appends the record of one row and, before the first, that of the setting."""
     with children.held_back(), ledger_of(run.request) as ledger, ledger.together() as batch:
         if run.setting is None:
             run.setting = batch.append("setting", recording.setting_body(run.facts))
@@ -330,8 +333,7 @@ def keep(done: session.Conducted, figure: Figure, run: Run) -> Record:
 
 @contextmanager
 def ledger_of(request: Request) -> Iterator[Ledger]:
-    """Where its records belong. What is not recorded is a record all the same, in a ledger that is
-    gone afterwards."""
+    """The ledger of this run; a temporary one if it is not to be recorded."""
     if request.record:
         yield Ledger.default()
         return
@@ -350,7 +352,8 @@ def interrupted(run: Run) -> str:
 
 
 def finish(run: Run) -> Finished:
-    """The record of the whole, derived from the verdicts, and its table."""
+    """Records the whole, derived from its rows, and prints its table. LabError where no row was
+    measured, unless hakmem itself failed one."""
     request, console = run.request, run.console
     done = run.done()
     if not done and not run.subject_failed:

@@ -1,7 +1,8 @@
-"""A suite (suite_record.joined) as a README's or the terminal's table. Pure; losses like wins.
+"""A suite (suite_record.joined) as a table, in Markdown or for the terminal. Pure; shows losses
+like wins.
 
 The best rival of a row is the one that hakmem does worst against over all blocks; "÷ oracle" is
-against the best one as suite_record has it, chosen on other blocks than it is scored on.
+against the rival that suite_record chose on other blocks than those it is scored on.
 """
 
 import math
@@ -20,13 +21,13 @@ from hakmem.process.library import SYSTEM
 
 NONE = "–"
 JUDGED = ("win", "tie", "loss", "undecided")
-OF_GROSS = (ORACLE, SYSTEM)  # with whom the rows above a floor are compared in all of their time
+OF_GROSS = (ORACLE, SYSTEM)  # against these, rows above a floor are also shown gross
 ALL = "the system's allocator · the least of all rivals, whichever that is there"
 
 
 @dataclass(frozen=True)
 class Line:
-    """One benchmark as it is shown, and the words on its best and its leanest rival."""
+    """One row as it is shown, and the words on time and memory (best and leanest rival)."""
 
     cells: tuple[str, ...]
     time: str | None
@@ -39,24 +40,24 @@ def subject(body: Mapping[str, Any]) -> str:
 
 
 def rivals(body: Mapping[str, Any]) -> list[str]:
-    """Of all rows, in their order."""
+    """The rivals of all rows, in the order of the rows."""
     of_rows = [*map(rivals_of, body["rows"]), *left_out(body).values()]
     return list(dict.fromkeys(chain.from_iterable(of_rows)))
 
 
 def left_out(body: Mapping[str, Any]) -> Mapping[str, Mapping[str, str]]:
-    """The rows that all rivals failed, with each one's reason; older records have none."""
+    """The rows that all rivals failed, with each one's reason; older records do not have them."""
     return body.get("left_out") or {}
 
 
 def sole_rival(body: Mapping[str, Any]) -> str | None:
-    """Where there is just one: then the heads name it, and no row."""
+    """The only rival, or None if there are several: the titles name it, instead of each row."""
     names = rivals(body)
     return names[0] if len(names) == 1 else None
 
 
 def titles(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """The heads of a line's cells."""
+    """The titles of a line's cells."""
     rival = sole_rival(body)
     best, leanest = (rival, rival) if rival else ("best rival", "leanest rival")
     time = ("benchmark", subject(body), best, f"÷ {best}", "÷ oracle", "÷ system")
@@ -64,7 +65,7 @@ def titles(body: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lines(body: Mapping[str, Any]) -> list[Line]:
-    """All benchmarks in the order of their names; those that all rivals or hakmem failed last."""
+    """All rows by name; then those that all rivals failed; last those that hakmem failed."""
     rows = in_order(body["rows"])
     made = [_line(row, body["metrics"], sole_rival(body) is not None) for row in rows]
     gaps = (NONE,) * (len(titles(body)) - 3)
@@ -73,7 +74,7 @@ def lines(body: Mapping[str, Any]) -> list[Line]:
 
 
 def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """By the names of their benchmarks, numbers in them as numbers."""
+    """The rows by the names of their benchmarks; numbers in names count as numbers."""
 
     def key(row: Mapping[str, Any]) -> list[tuple[int, int | str]]:
         parts = row["benchmark"].split("_")
@@ -83,9 +84,9 @@ def in_order(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def best_rival(row: Mapping[str, Any], metrics: Mapping[str, Any], kind: str = TIME) -> str | None:
-    """The one that hakmem does worst against, by the paired ratios: of those that have beaten it,
-    else of all. (The mean of one that was decided early is of another stretch of time.) None
-    where there is none."""
+    """The rival that hakmem does worst against by the paired ratios: among those that have beaten
+    it, else among all; None where there is none. (Plain means would mislead: a rival that was
+    decided early was measured in a shorter stretch of time.)"""
     more = kind == TIME and row["better"] == "higher"
     names = ((name, metric_name(row["benchmark"], kind, name)) for name in row["figures"])
     found = {rival: metrics.get(name) for rival, name in names}
@@ -129,7 +130,7 @@ def _mib(kib: float) -> str:
 
 
 def ratio(entry: Mapping[str, Any] | None) -> str:
-    """Mark, if it was judged, ratio and interval."""
+    """The text of a cell: mark, if the ratio was judged, ratio and interval."""
     if entry is None:
         return NONE
     found = interval(entry)
@@ -138,7 +139,7 @@ def ratio(entry: Mapping[str, Any] | None) -> str:
 
 
 def markdown(body: Mapping[str, Any], time: str) -> str:
-    """The table, and below it what it says in all, what was left out and what it was made from."""
+    """The table in Markdown, then its notes, then the tables of further figures."""
     head = (titles(body), ("---", "--:", "---", *["--:"] * 4, "---", "--:", "--:"))
     table = "".join(map(pages.row, (*head, *(line.cells for line in lines(body)))))
     said = list(notes(body, time))
@@ -154,11 +155,11 @@ def markdown(body: Mapping[str, Any], time: str) -> str:
     return "\n\n".join(part.rstrip() for part in (table, *said)) + "\n"
 
 
-# What is read off a row: column, key of its figures, factor. The column of its own figure, its
-# "value", says what that is.
+# Columns of a table of further figures: title, key in a row's figures, factor to the unit shown.
+# The title of the row's own figure, "value", is "": the reading of the first row is its title.
 Columns = Sequence[tuple[str, str, float]]
 
-# Of a program.
+# Columns of a program.
 MORE: Columns = (
     ("", "value", 1.0),
     ("wall s", "wall", 1.0),
@@ -168,7 +169,7 @@ MORE: Columns = (
     ("MB·s", "mbs", 1.0),
     ("MiB after the quiet", "quiet", 1.0),
 )
-# Of single calls, in nanoseconds.
+# Columns of a benchmark of single calls, in nanoseconds.
 LATENCIES: Columns = tuple(
     ("", "value", 1.0) if name == "free_p9999" else (f"{name.replace('_', ' ')} ns", name, 1.0)
     for name in suite.LATENCIES
@@ -176,15 +177,15 @@ LATENCIES: Columns = tuple(
 
 
 def _has(row: Mapping[str, Any], columns: Columns) -> bool:
-    """Whether the second column was read off the row's samples."""
+    """Whether the row has the figure of the second column; then it has these columns."""
     return columns[1][1] in row["figures"][row["subject"]]
 
 
 def figures(
     what: str, rows: Sequence[Mapping[str, Any]], columns: Columns, rival: str | None = None
 ) -> str:
-    """All that was read off some rows, their own figure being of one kind: hakmem, the system's
-    allocator, the least of all rivals; or hakmem and its one rival."""
+    """A Markdown table of further figures of rows whose own figures are of one kind. A cell has
+    hakmem, the system's allocator and the least of all rivals; or hakmem and its one rival."""
     own = f"{rows[0]['reading']}, {rows[0]['unit']}"
     made = [(what, *(title or own for title, _, _ in columns)), ("---", *["--:"] * len(columns))]
     for row in rows:
@@ -208,7 +209,7 @@ def _means(row: Mapping[str, Any], key: str, factor: float, rival: str | None) -
 
 
 def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
-    """`time` is when the record was made, UTC."""
+    """The notes below the table, in sentences. `time` is when the record was made, UTC."""
     yield tally(body)
     yield words.TIE
     yield from against_oracle(body)
@@ -233,7 +234,7 @@ def notes(body: Mapping[str, Any], time: str) -> Iterator[str]:
 
 
 def conditions(body: Mapping[str, Any]) -> Iterator[str]:
-    """What a reader of the ratios has to know."""
+    """Notes on conditions that a reader of the ratios has to know."""
     hidden = [f"{r['benchmark']} ({', '.join(r['hidden'])})" for r in body["rows"] if r["hidden"]]
     if hidden:
         yield f"No peak is compared where one is not above the launcher's own: {', '.join(hidden)}."
@@ -243,7 +244,7 @@ def conditions(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Benchmark, whose failure, and why: of what is compared, then of its rivals."""
+    """(row, name of the cell that failed, reason): first the subject's failures, then rivals'."""
     for benchmark, why in body["failures"].items():
         yield benchmark, subject(body), why
     by_row = {row["benchmark"]: row["left_out"] for row in body["rows"]} | {**left_out(body)}
@@ -253,14 +254,14 @@ def failures(body: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
 
 
 def means(body: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The geometric means over the rows against the oracle, by what they are of."""
+    """The geometric means over the rows against the oracle, by title."""
     found = {title: metric_name(title, TIME, ORACLE) for title in TITLE_OF.values()}
     metrics = body["metrics"]
     return {title: metrics[name] for title, name in found.items() if name in metrics}
 
 
 def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
-    """The same in one sentence."""
+    """A sentence with these means, where there is more than one row."""
     found = means(body)
     if len(body["rows"]) > 1 and found:
         said = ", ".join(f"{ratio(m)} of its {title} ({m['rows']})" for title, m in found.items())
@@ -272,7 +273,7 @@ def against_oracle(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def of_whole_time(body: Mapping[str, Any]) -> str:
-    """What the means of times have of rows above a floor, in a sentence; "" where none is."""
+    """How rows above a floor enter the means of times, as a sentence; "" without such rows."""
     entered = {row["means"][TIME] for row in body["rows"] if row["floor"]}
     left_out = "are left out, for their whole time was not recorded"
     said = {CPU: "enter with all of their time", None: left_out}
@@ -281,7 +282,7 @@ def of_whole_time(body: Mapping[str, Any]) -> str:
 
 
 def above_floors(body: Mapping[str, Any]) -> Iterator[str]:
-    """The rows whose own ratios are net, with the gross ones: against the oracle and the system."""
+    """A sentence on the rows whose own ratios are net: their gross ratios against OF_GROSS."""
     said = []
     for row in in_order(body["rows"]):
         found = [(n, body["metrics"].get(metric_name(row["benchmark"], CPU, n))) for n in OF_GROSS]
@@ -293,7 +294,7 @@ def above_floors(body: Mapping[str, Any]) -> Iterator[str]:
 
 
 def tally(body: Mapping[str, Any]) -> str:
-    """How often hakmem was better, the same, worse, or it is open."""
+    """A sentence that counts in how many rows hakmem was better, the same, worse or undecided."""
     shown = lines(body)
 
     def count(found: list[str]) -> str:
@@ -316,12 +317,12 @@ def tally(body: Mapping[str, Any]) -> str:
 LOW, HIGH = 1 / 8, 4.0
 TICKS = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0)
 LEFT, PANEL, GAP, TOP, ROW, RADIUS = 120.0, 410.0, 40.0, 96.0, 42.0, 3.6
-# Where a dot goes that would lie on another one.
+# Offsets to try, in order, for a dot that would lie on another one.
 OFFSETS = (0.0, -7.0, 7.0, -14.0, 14.0)
 
 
 def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
-    """Of suites as suite_record.joined() has them, with the dates of their records."""
+    """The picture of suites as suite_record.joined has them; `times` are those of their records."""
     names = sorted({name for body in bodies for name in rivals(body)})
     panels = [
         (title, left, list(_rows(bodies, names, kind, left)))
@@ -346,7 +347,7 @@ def svg(bodies: Sequence[Mapping[str, Any]], times: Sequence[str]) -> str:
 def _rows(
     bodies: Sequence[Mapping[str, Any]], rivals: Iterable[str], kind: str, left: float
 ) -> Iterator[dict[str, Any]]:
-    """Of each rival its dots, with what a reader sees who asks, and their mean."""
+    """A row of the picture for each rival: its dots, with titles for a browser, and their mean."""
     axis = pages.Axis(LOW, HIGH, left, left + PANEL)
     for at, rival in enumerate(rivals):
         found = sorted(_ratios(bodies, rival, kind))
@@ -363,7 +364,7 @@ def _rows(
 
 
 def _free(x: float, places: Sequence[float], dots: Sequence[Mapping[str, Any]]) -> float:
-    """The first of the places where it lies on no other dot, else the last."""
+    """The first of `places` at which the dot overlaps no other, else the last."""
 
     def is_free(y: float) -> bool:
         return all(math.hypot(dot["x"] - x, dot["y"] - y) >= 2 * RADIUS for dot in dots)
@@ -374,8 +375,8 @@ def _free(x: float, places: Sequence[float], dots: Sequence[Mapping[str, Any]]) 
 def _ratios(
     bodies: Sequence[Mapping[str, Any]], rival: str, kind: str
 ) -> Iterator[tuple[float, str, bool]]:
-    """Those that a mean of the kind has: of a process that does nothing, and of one whose calls are
-    timed one by one, only the peak is shown."""
+    """(ratio, row, whether it is a program) of each row that enters the mean of this kind. Rows of
+    idle memory or of single calls have no time in it: they are shown by their peak alone."""
     for body in bodies:
         for row in body["rows"]:
             own = row["means"][kind]

@@ -1,4 +1,4 @@
-"""Paired comparisons in the terminal: the tables, and what follows every result."""
+"""Paired comparisons in the terminal: the tables, and what is printed after every result."""
 
 import os
 import shlex
@@ -18,13 +18,14 @@ from hakmem.process.settings import tuning
 
 OF_SIGN = {look.sign: look.style for look in words.LOOKS.values()}
 
-# Columns of a table of many rows; where there is not room for all, what is told of time and memory.
+# On a console narrower than ROOMY a table of many rows has only the columns NARROW: time against
+# the best rival, and the ratio of memory.
 ROOMY = 132
 NARROW = (0, 1, 2, 3, 8)
 
 
 def result_table(plan: Plan, outcome: Outcome) -> Table:
-    """Per contender and track: both figures, the ratio with its interval, and what follows."""
+    """Per contender and track: both figures, the ratio with its interval, and the verdict."""
     figures = (">A", ">B" if len(plan.contenders) == 1 else ">other", ">÷ A")
     table = terminal.table("", "unit", *figures, "interval", ">change", "")
     for letter in plan.contenders:
@@ -50,7 +51,7 @@ def result_table(plan: Plan, outcome: Outcome) -> Table:
 
 
 def no_verdict(outcome: Outcome, letter: str) -> Text:
-    """Of a cell that failed, or of one that was held against a base or a floor that did."""
+    """The mark of a contender without a verdict: it failed, or else the base or the floor did."""
     return terminal.state("failed") if letter in outcome.failures else Text("–")
 
 
@@ -60,7 +61,7 @@ def typical(track: Track, outcome: Outcome, letter: str) -> str:
 
 
 def held(gain: stats.Interval, margin: float) -> Text:
-    """What a guard's interval says of the guard."""
+    """Whether a guard holds, is broken or is still open, by its interval."""
     if gain.kind == "range" or gain.low <= -margin <= gain.high:
         return Text("open", style="dim")
     return Text("holds", style="green") if gain.low > -margin else Text("broken", style="bold red")
@@ -72,7 +73,7 @@ def change(ratio: float) -> str:
 
 
 def print_warnings(console: Console, done: Conducted) -> None:
-    """Each thing that the library had to say in any process, once."""
+    """Prints each warning that the library gave in any process, once."""
     said = dict.fromkeys(
         line
         for block in done.outcome.blocks
@@ -84,7 +85,7 @@ def print_warnings(console: Console, done: Conducted) -> None:
 
 
 def print_settings(console: Console) -> None:
-    """What of the user's shell every cell has: it is measured too."""
+    """Prints the settings that every cell has from the user's shell: they are measured too."""
     told = tuning(os.environ)
     if told:
         said = f"from your shell in every cell: {shlex.join(f'{n}={v}' for n, v in told.items())}"
@@ -92,7 +93,7 @@ def print_settings(console: Console) -> None:
 
 
 def print_measured(console: Console, done: Conducted, records: Iterable[Record]) -> None:
-    """What follows every paired result: failures, short samples, and where it is recorded."""
+    """Prints what follows every paired result: failures, number of samples, duration, records."""
     for letter, reason in done.outcome.failures.items():
         terminal.say(console, f"✗ {name_of(done.plan, letter)}: {reason}", "red")
     count = sum(len(block.samples) for block in done.outcome.blocks)
@@ -103,8 +104,8 @@ def print_measured(console: Console, done: Conducted, records: Iterable[Record])
 
 
 def rows_table(body: Mapping[str, Any], width: int) -> Table:
-    """What suite_record.joined says, as in a document; a narrow table has fewer columns, of which
-    the last says that it is of memory: what stands before it there is left out."""
+    """The table of suite_record.joined, with a document's columns. A narrow one has fewer: its last
+    title says that it is of memory, as the columns that would say so are left out."""
     titles = list(suite_table.titles(body))
     shown: Sequence[int] = range(len(titles))
     if width < ROOMY:

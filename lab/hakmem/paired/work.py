@@ -14,17 +14,19 @@ from hakmem.process.sample import Process, Sample
 from hakmem.programs import Program, Ready, prepare
 from hakmem.suite import EMPTY, FAST, NULL, SUITE, Command, Reference
 
-# As a user names them.
+# The floors by the names that a user gives them.
 FLOORS = {"null": NULL, "empty": EMPTY, "benchfast": FAST}
 
 
 @dataclass(frozen=True)
 class Work:
-    """`command` is a benchmark and `amount` its work, `program` a real one; else the user's own.
+    """What a cell runs: with `command` a benchmark of `amount` work, with `program` a real program,
+    else the user's own `arguments`.
 
-    `planted` is a share by which a benchmark does more than it says, to show what a comparison
-    finds. All but a benchmark are measured from outside. A name holds no slash, because records are
-    cited by it. `stated` is what a record has to say of a benchmark that the suite does not have.
+    `planted` is the share of work that a benchmark does beyond what it reports, to show what a
+    comparison finds. All but benchmarks are measured from outside. A name holds no slash, because
+    records are cited by it. `stated` is what a record has to say of a benchmark that the suite does
+    not have.
     """
 
     name: str
@@ -38,14 +40,14 @@ class Work:
     stated: Mapping[str, object] = field(default_factory=dict)
 
     def nominal(self, sample: Sample) -> Sample:
-        """The sample as if what was planted had not been asked for: it only took longer."""
+        """The sample without the planted work in its operations: it only took longer."""
         ops = sample.stated("ops")
         if not self.planted or sample.result is None or ops is None:
             return sample
         return replace(sample, result={**sample.result, "ops": ops / (1 + self.planted)})
 
     def process(self, cell: Cell | Reference, padding: int, counted: bool) -> Process:
-        """One process of it under a cell, or as one of the benchmark's references."""
+        """The process that runs this work under a cell, or as one of the benchmark's references."""
         if self.program is not None:
             assert isinstance(cell, Cell)
             return self.program.process(cell.library, cell.environment, padding)
@@ -73,7 +75,7 @@ class Work:
 
     @property
     def quiet_s(self) -> float:
-        """How long a sample of it lasts beyond what is timed."""
+        """Seconds that a sample lasts beyond its timed part."""
         return self.program.program.quiet_s if self.program else 0.0
 
     @property
@@ -82,11 +84,11 @@ class Work:
         return self.command is not None and any("{n}" in a for a in self.command.arguments)
 
     def shortened(self, share: float) -> "Work":
-        """The same with so much of its amount of work, where that can be chosen."""
+        """The same with `share` of its amount of work; unchanged where that cannot be chosen."""
         return replace(self, amount=max(1, round(share * self.amount))) if self.scales else self
 
     def floor(self, name: str | None) -> Reference | None:
-        """The reference of this benchmark that has that name."""
+        """This benchmark's reference of that name, or None."""
         references = self.command.references if self.command else ()
         return next((r for r in references if r.name == name), None)
 
@@ -102,7 +104,7 @@ def benchmark(name: str) -> Work:
 
 
 def only(name: str) -> Command:
-    """The one command of the suite that is named."""
+    """The one command of the suite that `name` selects; LabError: none, or several."""
     chosen = SUITE.select([name]).commands
     if len(chosen) != 1:
         names = ", ".join(command.name for command in chosen)
@@ -116,6 +118,6 @@ def real(program: Program) -> Work:
 
 
 def own(argv: Sequence[str], passed: Sequence[str] = ()) -> Work:
-    """The user's own command, found now rather than when measuring."""
+    """The user's own command; LabError here, before anything is measured, where it is not found."""
     program(argv[0])
     return Work(Path(argv[0]).name, tuple(argv), passed=tuple(passed), timeout_s=3600.0)

@@ -11,13 +11,13 @@ def own_argv() -> list[str]:
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The lab's own words, and from -- on those of the user's command."""
+    """The lab's own words, and those from -- on, which are the user's command."""
     at = argv.index("--") if "--" in argv else len(argv)
     return list(argv[:at]), list(argv[at:])
 
 
 def again(seed: int) -> list[str]:
-    """This command line with its seed: the same again."""
+    """This command line with its seed, so that it does the same again."""
     argv = own_argv()
     words, _ = split(argv)
     given = any(word == "--seed" or word.startswith("--seed=") for word in words)
@@ -35,7 +35,7 @@ def with_seed(argv: Sequence[str], seed: int) -> list[str]:
 
 
 def without(argv: Sequence[str], *options: str) -> list[str]:
-    """Without options that have a value, and their values."""
+    """The command line without these options, which have values, and without their values."""
     words, kept = iter(argv), []
     for word in words:
         if word in options:
@@ -46,6 +46,6 @@ def without(argv: Sequence[str], *options: str) -> list[str]:
 
 
 def with_option(argv: Sequence[str], name: str, value: str) -> list[str]:
-    """With this option, in place of one that it may have."""
+    """The command line with this option, in place of an earlier one."""
     words, rest = split(argv)
     return [*without(words, name), name, value, *rest]

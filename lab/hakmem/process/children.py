@@ -24,8 +24,8 @@ _USUAL = re.compile(r"\[[A-Z_]+\]|==\d+==|--\d+--|\s*$")
 
 
 def input_waits() -> bool:
-    """Whether a file or a pipe is the lab's own standard input, with something left to read: it
-    would reach no child. One that is empty, closed or not written to yet is nobody's input."""
+    """Whether the lab's own standard input is a file or a pipe with data left to read, which no
+    child would get. One that is empty, closed or not written to yet does not count."""
     with contextlib.suppress(OSError):
         mode = os.fstat(0).st_mode
         if stat.S_ISREG(mode) or stat.S_ISFIFO(mode):
@@ -34,9 +34,11 @@ def input_waits() -> bool:
 
 
 def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
-    """The child, with nothing to read; `options` and OSError are Popen's.
+    """Starts a child with nothing to read, in a process group of its own; `options` and OSError are
+    Popen's.
 
-    An interrupt while it starts waits until it can be ended, and then ends it.
+    Interrupts during the start are held back; then the child is ended, and KeyboardInterrupt
+    raised.
     """
     with held_back() as interrupts:
         child = subprocess.Popen(list(argv), stdin=subprocess.DEVNULL, process_group=0, **options)
@@ -47,8 +49,8 @@ def start(argv: Sequence[str], **options: Any) -> "subprocess.Popen[Any]":
 
 
 def program(name: str) -> Path:
-    """Where a command is that somebody has asked for; LabError, with the shell's status, where it
-    is none that can be run."""
+    """The file of a command that the user named; LabError, with the status that a shell has for it,
+    where it cannot be run."""
     found = shutil.which(name)
     if found is not None:
         return Path(found)
@@ -59,18 +61,18 @@ def program(name: str) -> Path:
 
 
 def said(argv: Sequence[str | Path], **options: Any) -> "subprocess.CompletedProcess[str]":
-    """A tool to its end, with nothing to read: its status and its words; `options` are run's."""
+    """Runs a tool to its end, with nothing to read: its status and output; `options` are run's."""
     plain = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "check": False}
     return subprocess.run(list(argv), **{**plain, "errors": "replace", **options})
 
 
 def last_line(text: str, otherwise: str = "it said nothing") -> str:
-    """What a program said last."""
+    """The last line of what a program said."""
     return (text.strip().splitlines() or [otherwise])[-1]
 
 
 def tool(argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[str]":
-    """One that answers at once, in words that do not depend on the user's language."""
+    """Runs a tool whose words do not depend on the user's language. LabError after two minutes."""
     try:
         return said(argv, **{"env": {**os.environ, "LC_ALL": "C"}, "timeout": 120, **options})
     except subprocess.TimeoutExpired:
@@ -78,7 +80,7 @@ def tool(argv: Sequence[str], **options: Any) -> "subprocess.CompletedProcess[st
 
 
 def output(argv: Sequence[str], **options: Any) -> str:
-    """What such a tool answers; LabError where it fails, or is not here."""
+    """The standard output of such a tool; LabError where it fails, or is not installed."""
     name = argv[0]
     try:
         done = tool(argv, **options)
@@ -93,7 +95,7 @@ def output(argv: Sequence[str], **options: Any) -> str:
 def how_ended(status: int, *texts: str) -> str:
     """How a program ended, and its last words in the first text that has some.
 
-    What the benchmarks, the statistics and valgrind always say is no reason.
+    Lines that the benchmarks, the statistics and valgrind always print are skipped.
     """
     how = f"killed by {signal_name(-status)}" if status < 0 else f"status {status}"
     lines = (line for text in texts for line in reversed(text.strip().splitlines()))
@@ -102,7 +104,7 @@ def how_ended(status: int, *texts: str) -> str:
 
 
 def signal_name(number: int) -> str:
-    """Its name; real-time signals but for two have none."""
+    """The name of a signal; most real-time signals have none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -110,14 +112,15 @@ def signal_name(number: int) -> str:
 
 
 def end(child: "subprocess.Popen[Any]") -> None:
-    """Kills the child's group, of which something may be left where it has ended, and waits."""
+    """Kills the child's group, of which members may outlive the child, and waits for the child."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
 
 
 def logged(argv: Sequence[str], log: Path, mode: str = "wb", **options: Any) -> int:
-    """Runs it to its end, all that it says going into the log; its status. `options` are start's.
+    """Runs a command to its end, its output going into the log; returns its status. `options` are
+    start's.
 
     Nothing that it started in its group outlives it.
     """
@@ -131,9 +134,9 @@ def logged(argv: Sequence[str], log: Path, mode: str = "wb", **options: Any) -> 
 
 @dataclass(frozen=True)
 class Ended:
-    """A child that was run to its end; `status` None: it was killed, because it took too long.
+    """A child that was run to its end; `status` None: it took too long and was killed.
 
-    `usage` is its own and that of its children.
+    `usage` is that of the child and its children.
     """
 
     pid: int
@@ -145,7 +148,7 @@ class Ended:
 
 
 def finished(argv: Sequence[str], folder: Path, timeout_s: float, **options: Any) -> Ended:
-    """Runs it to its end, its output going through files in the folder; `options` are start's.
+    """Runs a command to its end, its output going through files in `folder`; `options` are start's.
 
     Nothing that it started in its group outlives it.
     """
@@ -161,8 +164,8 @@ def finished(argv: Sequence[str], folder: Path, timeout_s: float, **options: Any
 
 
 def _reap(child: "subprocess.Popen[Any]", timeout_s: float) -> tuple[bool, resource.struct_rusage]:
-    """Waits for this child alone, so that the resource usage is its own (and of its children); says
-    whether it had to be killed."""
+    """Waits for this child alone, so that the resource usage is that of it and its children; says
+    whether it took too long. Kills its group in any case."""
     descriptor = os.pidfd_open(child.pid)
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
@@ -181,9 +184,10 @@ def _reap(child: "subprocess.Popen[Any]", timeout_s: float) -> tuple[bool, resou
 
 @contextlib.contextmanager
 def held_back() -> Iterator[list[int]]:
-    """Interrupts are noted and not acted upon. Only the main thread gets any.
+    """Inside the context interrupts are noted, in the list that it yields, and not acted upon.
 
-    So that what must not be left half done, as records being written, is done first.
+    So work that must not be left half done, such as the writing of records, is done first. Without
+    effect in other threads than the main one, which alone gets signals.
     """
     noted: list[int] = []
     if threading.current_thread() is not threading.main_thread():

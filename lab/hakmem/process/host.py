@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from hakmem.process import children
 
 UNSEEN = "not visible"
-# Of cgroup v2, whose tree has no name, and of v1's tree for memory: its limits, and what is used.
+# By cgroup tree ("": version 2; "memory": version 1): the files of limits, and of what is used.
 MEMORY = {
     "": (("memory.max", "memory.high"), "memory.current"),
     "memory": (("memory.limit_in_bytes",), "memory.usage_in_bytes"),
@@ -31,7 +31,7 @@ def read(path: str) -> str | None:
 def stat_of(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the state on; none where the process is gone.
 
-    The name in parentheses before them may hold anything; they follow its last parenthesis.
+    The name in parentheses before them may contain anything, so they are split off at the last one.
     """
     return (read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
 
@@ -47,7 +47,7 @@ def _line(path: str, key: str) -> str | None:
 def _groups(tree: str = "") -> list[str]:
     """The folders of this process's cgroup and of all around it, as src/os/proc.c has them.
 
-    In a container its name may be the host's: then only the mount itself is there.
+    In a container the cgroup's name may be the host's: then only the mount itself is there.
     """
     lines = (line.split(":", 2) for line in (read("/proc/self/cgroup") or "").splitlines())
     named = (parts[2] for parts in lines if len(parts) == 3 and tree in parts[1].split(","))
@@ -58,7 +58,7 @@ def _groups(tree: str = "") -> list[str]:
 
 
 def _tightest(files: Iterable[str]) -> str | None:
-    """The lowest limit of these files: "1048576" or "max", of the CPU "50000 100000"."""
+    """The lowest limit in these files: "1048576" or "max"; for the CPU "50000 100000"."""
 
     def amount(text: str) -> float:
         most, _, period = text.partition(" ")
@@ -113,7 +113,7 @@ def facts() -> dict[str, str]:
         for group in _groups(tree)
         for name in limits
     )
-    # What it runs at now by the kernel's word; a guest's /proc/cpuinfo is only nominal.
+    # The present frequency by the kernel; a guest's /proc/cpuinfo has only the nominal one.
     khz = read(f"{cpu}/cpu0/cpufreq/scaling_cur_freq") or ""
     damon = Path("/sys/kernel/mm/damon")
     daemons = [read(str(path)) or UNSEEN for path in sorted(damon.glob("admin/kdamonds/*/state"))]
@@ -140,14 +140,14 @@ def facts() -> dict[str, str]:
     }
 
 
-# What must be the same where a result is to go on, or to say something of another.
+# The facts that must be equal for a result to be continued, or to apply to another one.
 MACHINE = ("cpu", "architecture", "kernel", "libc")
 
 
 def other_machine(recorded: Mapping[str, object], now: Mapping[str, object]) -> str:
-    """In what a record's machine is another than this one, in words; "" where it is the same.
+    """How a record's machine differs from this one, in words; "" where it does not.
 
-    Host names are not enough: that of a virtual machine is given to one after the other.
+    Host names are not enough: one virtual machine after the other is given the same.
     """
     other = [n for n in MACHINE if recorded.get(n) != now.get(n)]
     return ", ".join(f"{n} {recorded.get(n, 'not recorded')}" for n in other)

@@ -1,8 +1,8 @@
 """A small process between the lab and a user's command, which measures the command from outside.
 
 The kernel starts a process's peak memory at the size of the process that forked it. For the lab
-itself that is far too much, so a bare interpreter forks instead; below its own size the peak is not
-visible, and is reported so. Its start is not in the times.
+itself that is far too much, so a bare interpreter forks instead; a peak below its own size is not
+visible, and is reported so. The interpreter's own start is not in the times.
 """
 
 import ast
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-# Only modules that a bare interpreter holds anyway: each further one raises the lowest peak seen.
-# Memory is that of the command and its descendants: where these share pages, once for each.
+# The launcher imports only modules that a bare interpreter has anyway: each further one would raise
+# the lowest peak that can be seen. Memory is that of the command and its descendants; a page that
+# several of them share counts in each.
 _LAUNCHER = r"""
 import os, sys, time
 out, request = sys.argv[1:3]
@@ -90,18 +91,18 @@ with open(out, "w") as file:
 """
 
 
-EVERY_S = 0.01  # memory over time is read so often
+EVERY_S = 0.01  # seconds between two readings of memory over time
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a real program is given to do: it runs in an empty folder where `in` is `inputs`, and
-    the memory of it and its descendants is watched over time.
+    """The work of a real program: it runs in an empty folder where `in` is `inputs`, and the memory
+    of it and its descendants is watched over time.
 
-    `wrong` sees that folder and what was written on standard output, and says what is not as it
-    must be, or None. `worker` is the executable that does the work where it is not argv[0]. A
-    `load` makes the program a server: once the load has ended well and `quiet_s` are over, or at
-    once where it failed, the server is told to end by SIGTERM.
+    `wrong` gets that folder and the standard output, and says what is not as it must be, or None.
+    `worker` is the executable that does the work where it is not argv[0]. A `load` makes the
+    program a server: `quiet_s` seconds after the load has ended well, or at once where it failed,
+    the server gets SIGTERM.
     """
 
     inputs: Path
@@ -120,7 +121,7 @@ def argv_for(
     plain: Mapping[str, str],
 ) -> list[str]:
     """The launcher's command line; the command's environment goes through a file in `folder`. A
-    job's load gets the `plain` one, which has nothing of the cell's."""
+    job's load gets the environment `plain`, which has nothing of the cell's."""
     watch = None
     if job:
         words = list(job.load)
@@ -133,12 +134,12 @@ def argv_for(
 
 
 def read(folder: Path) -> dict[str, Any] | None:
-    """What was seen of the command, by the names that a sample has for it, and how a load ended
-    (`load_status`); None where the launcher was stopped before it wrote it whole.
+    """What the launcher measured, by the names that a sample has for it, and how a load ended
+    (`load_status`); None where the launcher did not write it, or not all of it.
 
-    Seconds and counts are of the whole process and its children. A peak that is not above the
-    launcher's own size is None, not visible. Pages that processes share count in each of them. A
-    server's `wall_s` ends with its load, `quiet_kb` is its memory when it was told to end.
+    Seconds and counts are of the command and its children. A peak that is not above the launcher's
+    own size is None, not visible. Pages that processes share count in each of them. A server's
+    `wall_s` ends with its load; `quiet_kb` is its memory when it was told to end.
     """
     try:
         found: dict[str, Any] = ast.literal_eval((folder / "account").read_text())

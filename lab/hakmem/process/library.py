@@ -16,12 +16,12 @@ from hakmem.process.children import last_line
 
 Origin = Literal["system", "cargo", "debian", "hakmem", "given"]
 
-# The two that are always there, by name, and the one of them with checked copying beside it.
+# Names of the two that are always there, and of hakmem with checked copying beside it.
 SUBJECT = "hakmem"
 CHECKED = "hakmem-checked"
 SYSTEM = "system"
 
-# Where one of these came from another allocator than malloc did, a free would meet a stranger.
+# If another allocator than malloc's answered one of these, a free would get a foreign block.
 ENTRY_POINTS = (
     "malloc",
     "calloc",
@@ -32,7 +32,7 @@ ENTRY_POINTS = (
     "malloc_usable_size",
 )
 
-# Says which file each symbol binds to, in the global scope that the whole process uses, and then
+# Prints which file each symbol binds to, in the global scope that the whole process uses, and then
 # sends blocks through all of them. Runs in a child, because the preload must precede everything.
 _CHILD = """
 import ctypes, json, os, sys
@@ -79,7 +79,7 @@ for block in (zeroed, grown, aligned, out):
 class Library:
     """An allocator that a program can be started with. `path` None is the C library's own.
 
-    `env` holds what this allocator needs around it to run as its authors intend. `beside` is no
+    `env` has the variables that this allocator needs to run as its authors intend. `beside` is no
     allocator, but is preloaded before it.
     """
 
@@ -92,12 +92,12 @@ class Library:
 
     @property
     def is_hakmem(self) -> bool:
-        """Whether its processes must leave a proof, or must not."""
+        """Whether its processes must leave a proof; those of another library must leave none."""
         return self.origin == "hakmem"
 
     @property
     def files(self) -> list[Path]:
-        """What is preloaded, in this order."""
+        """The files to preload, in this order."""
         return [file for file in (self.beside, self.path) if file is not None]
 
     def environment(self, base: Mapping[str, str]) -> dict[str, str]:
@@ -126,7 +126,7 @@ def system() -> Library:
 
 
 def hakmem(path: Path | None = None) -> Library:
-    """Our own library: `build/libhakmem.so`, or the given file."""
+    """Our own library: `build/libhakmem.so`, or the given file. LabError: not hakmem."""
     file = project.library(path)
     asks = "import ctypes, sys; f = ctypes.CDLL(sys.argv[1]).hak_version; "
     asks += "f.restype = ctypes.c_char_p; print(f().decode())"
@@ -145,10 +145,10 @@ def checked() -> Library:
 
 def verify(library: Library) -> Mapping[str, str]:
     """Starts a small process with the library and proves that its malloc is the library's, and its
-    memcpy that of what is beside it.
+    memcpy that of the library beside it, if any.
 
-    The file that answers each entry point there, and C++'s operator new (_Znwm) if any. LabError if
-    any entry point binds elsewhere, or if the allocator fails in simple use.
+    Returns the file that answers each entry point there, and C++'s operator new (_Znwm) if any.
+    LabError if an entry point binds elsewhere, or if the allocator fails in simple use.
     """
     if library.path is not None and not library.path.is_file():
         raise LabError(f"{library.name}: {library.path} does not exist")
@@ -186,7 +186,7 @@ def _python(code: str, arguments: list[str], library: Library) -> subprocess.Com
 def bare_python(
     code: str, arguments: Sequence[str], environment: Mapping[str, str], name: str
 ) -> subprocess.CompletedProcess[str]:
-    """A bare interpreter that runs `code` to its end; `name` is the library under which it does."""
+    """Runs `code` in a bare interpreter under the library `name`; LabError after 60 s."""
     try:
         argv = [sys.executable, "-I", "-S", "-c", code, *arguments]
         return children.said(argv, env=dict(environment), timeout=60)

@@ -11,14 +11,14 @@ MAX_PADDING = 4095
 def palindrome(items: Sequence[T], rng: random.Random) -> list[T]:
     """All items in a random order and back again, so that every two of them stand as ABBA.
 
-    Two items give A B B A or B A A B by the coin. Whatever drifts evenly is the same for all.
+    Two items give A B B A or B A A B at random. An even drift affects all items alike.
     """
     there = shuffled(items, rng)
     return [*there, *reversed(there)]
 
 
 def fresh(seed: int | None) -> int:
-    """The seed as given, or one by lot."""
+    """The seed as given, or a random one."""
     return random.SystemRandom().randrange(2**31) if seed is None else seed
 
 

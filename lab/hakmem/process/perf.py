@@ -1,8 +1,8 @@
 """perf: which counters it was asked for, what it counted, and whether that is the same thing.
 
 perf may count nothing and exit with 0, count for a part of the time and extrapolate, or record
-another event than the one asked for (cpu-clock where cycles are refused). Each of these is found
-here and is no figure. Pure but for `refusal` and `symbols_of`.
+another event than the one asked for (cpu-clock where cycles are refused). Each of these is detected
+here, and gives no figure. Pure but for `refusal` and `symbols_of`.
 """
 
 import re
@@ -18,7 +18,8 @@ from hakmem.process.children import last_line, output, tool
 
 WHAT = "user mode only, by the processor's counters"
 
-# By our names. A group is counted by one process, so that none needs more counters than there are.
+# Events by our names. Each group has a process of its own, so that none needs more counters than
+# the processor has.
 GROUPS: Sequence[Mapping[str, str]] = (
     {
         "instructions": "instructions:u",
@@ -44,7 +45,7 @@ _SOFTWARE = 1
 
 @dataclass(frozen=True)
 class Counts:
-    """What was counted all the time, by event; why the others are no figures."""
+    """What was counted all the time, by event; for the other events why they have no figure."""
 
     counted: Mapping[str, int]
     absent: Mapping[str, str]
@@ -59,7 +60,7 @@ def refusal() -> str | None:
 
 
 def refused(status: int, said: str, paranoid: str | None) -> str | None:
-    """The same from what `perf stat` of NEEDED answered."""
+    """The answer of `refusal`, from what `perf stat` of NEEDED said."""
     if status != 0:
         if re.search(r"paranoid|permi(t|ssion)|access", said, re.IGNORECASE):
             return (
@@ -81,7 +82,7 @@ def stat_argv(out: Path, events: Sequence[str]) -> list[str]:
 def parse_stat(text: str, asked: Sequence[str]) -> Counts:
     """`perf stat -x,`: value, unit, event, time it ran, share of the time in %, …
 
-    Processors with two kinds of cores count an event once for each kind.
+    Processors with two kinds of cores have a line for each kind: these are added.
     """
     counted: dict[str, int] = {}
     absent: dict[str, str] = {}
@@ -113,7 +114,7 @@ def _plain(event: str) -> str:
 
 
 def record_argv(out: Path) -> list[str]:
-    """At a fixed period, so that samples can be subtracted: each stands for as many cycles."""
+    """Samples at a fixed period: each stands for PERIOD cycles, so samples can be subtracted."""
     return ["perf", "record", "-q", "-e", SAMPLED, "-c", str(PERIOD), "-o", str(out), "--"]
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 class Proof:
     """One line of the file named by HAKMEM_PROOF, written by the library inside a process.
 
-    `settings` are the options that had not their default value then, by environment name; None
-    where the library does not state them.
+    `settings` are the options that then had another value than the default, by environment name;
+    None where the library does not state them.
     """
 
     version: str
@@ -67,5 +67,5 @@ def read(path: Path) -> list[Proof]:
 
 
 def own(path: Path, pid: int) -> Proof | None:
-    """The last word of that process."""
+    """The last line of that process, or None."""
     return next((p for p in reversed(read(path)) if p.pid == pid), None)

@@ -21,11 +21,12 @@ from hakmem.suite import Command
 
 UNSTATED = "not stated"
 
-# What the shared library is made from; the files where compiler and linker have what they need.
-# (shared/throw.cc is the archive's alone.)
+# What the shared library is made from; the single files only where compiler and linker support
+# them. (shared/throw.cc is the archive's alone.)
 OF_LIBRARY = ("src", "include", "shared/dlopen.c", "shared/unwinder.c", "tools/order.ld")
 
-# What cannot change a measurement may differ from the commit: the ledger grows while one runs.
+# Paths that cannot change a measurement may differ from the commit: the ledger grows while one
+# runs.
 HARMLESS = (":(exclude)evidence", ":(exclude)docs", ":(exclude)*.md")
 
 
@@ -46,8 +47,8 @@ def source(root: Path) -> dict[str, object]:
 
 
 def definition(command: Command, root: Path) -> str:
-    """The hash of what a benchmark does: its program, the harness, its arguments, and a trace of
-    the project's.
+    """The hash of what a benchmark does: its program, the harness, its arguments, and its trace if
+    that is the project's.
 
     The amount of work is not part of it. LabError where the program's source is not there.
     """
@@ -76,8 +77,8 @@ def program_sources(executable: str, root: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Binary:
-    """A library file; `path` is relative to the project where it lies inside. `flags` are those
-    that most of its units were compiled with, as its debug information states them."""
+    """A library file; `path` is relative to the project if it lies inside. `flags` are those that
+    most of its units were compiled with, by its debug information."""
 
     path: str
     sha256: str
@@ -94,7 +95,7 @@ def binary(path: Path | None) -> Binary:
 
 
 def binary_of(library: Library) -> dict[str, object]:
-    """A library as records state it: what it is, and which file, and which one is beside it."""
+    """A library as records state it: what it is, which file, and which library is beside it."""
     said = {"name": library.name, "version": library.version, "origin": library.origin}
     beside = {"beside": dict(vars(binary(library.beside)))} if library.beside else {}
     return {**said, **vars(binary(library.path)), **beside}
@@ -125,7 +126,7 @@ def _readelf(*arguments: str) -> str:
 
 
 def c_library() -> Path:
-    """The file that this very process has its malloc from where nothing is preloaded."""
+    """The file that has this process's malloc unless something is preloaded."""
     maps = host.read("/proc/self/maps") or ""
     found = re.search(r"(/\S*/libc[.-]\S*so\S*)", maps)
     if found is None:
@@ -136,8 +137,8 @@ def c_library() -> Path:
 def require_current(library: Path, root: Path, sources: Sequence[str] = OF_LIBRARY) -> None:
     """LabError where a library that was built in `root` is older than the source there.
 
-    Only what a build renews is asked for: a file by its name where the build's rules have it, and
-    of CMakeLists.txt that the rules are newer, for a comment in it changes no library.
+    Only what a build renews is checked: a single file only if the build's rules name it; and
+    instead of CMakeLists.txt the rules made from it, because a comment in it changes no library.
     """
     if not library.resolve().is_relative_to(root.resolve()):
         return
@@ -162,7 +163,8 @@ def require_program(file: Path, root: Path) -> Path:
 
 
 def _require_newer(built: Path, sources: Iterable[Path]) -> None:
-    """Of other sources than its own nothing is asked: it is not built again when they change."""
+    """LabError where `built` is older than one of its own sources; other sources do not count,
+    because it is not built again when they change."""
     for path in sources:
         if path.stat().st_mtime > built.stat().st_mtime:
             raise LabError(f"{built} is older than {path}: run `make build` first")
@@ -172,7 +174,7 @@ def _require_newer(built: Path, sources: Iterable[Path]) -> None:
 
 
 class NoiseMeter:
-    """Started by its construction; `stop` may be called once or many times."""
+    """Measures what else the machine does, from its construction to each `stop`."""
 
     def __init__(self) -> None:
         self._load, self._before = host.load(), _ticks()
@@ -231,8 +233,8 @@ def _ticks() -> dict[str, float]:
 def require_intended(library: Library, proof: Proof | None, environment: Mapping[str, str]) -> None:
     """LabError where the allocator of a finished process is not the one intended.
 
-    `environment` is the process's: each option set in it must be in effect, where the process
-    states its settings. An allocator that cannot be asked is the library it was started with, which
+    `environment` is the process's: each option set in it must be in effect, if the process states
+    its settings. An allocator that cannot be asked is the library it was started with, which
     `library.verify` showed to answer all entry points.
     """
     if not library.is_hakmem:
@@ -251,7 +253,7 @@ def require_intended(library: Library, proof: Proof | None, environment: Mapping
 
 
 def unintended(library: Library, proof: Proof | None, environment: Mapping[str, str]) -> str | None:
-    """What `require_intended` says; None where all is as it was meant to be."""
+    """The message of `require_intended`, or None where all is as intended."""
     try:
         require_intended(library, proof, environment)
     except LabError as error:
@@ -260,7 +262,8 @@ def unintended(library: Library, proof: Proof | None, environment: Mapping[str, 
 
 
 def _require_setting(name: str, text: str, settings: Mapping[str, str], library: Library) -> None:
-    """A process states what differs from the defaults; long texts are cut, with dots at the end."""
+    """LabError unless the setting is in effect. A process states what differs from the defaults; it
+    cuts long texts, with dots at the end."""
     stated = settings.get(name)
     if stated is None:
         stated = _defaults(library.path).get(name)

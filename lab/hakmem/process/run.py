@@ -59,7 +59,7 @@ class Outcome:
     proven: bool
     sentence: str
     pid: int
-    programs: Mapping[int, str]  # by process: the last one executed in it
+    programs: Mapping[int, str]  # process id -> the program executed last in it
 
     @property
     def exit_status(self) -> int:
@@ -74,7 +74,7 @@ def demonstration() -> list[str]:
 def preloaded(library: Path, environment: Mapping[str, str]) -> dict[str, str]:
     """The environment with the library preloaded, in front of what was preloaded already.
 
-    In front, because the first definition of malloc wins; the others stay and still load.
+    The first definition of malloc wins; the other libraries are still loaded.
     """
     before = environment.get("LD_PRELOAD", "")
     own = preloadable(library)
@@ -104,7 +104,8 @@ def _run(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, i
         child = subprocess.Popen(list(command), env=dict(environment))
     except OSError as error:
         raise LabError(f"cannot run {command[0]}: {error.strerror}", status=126) from error
-    # The child shares the terminal: it gets Ctrl-C itself and decides; we outlive it to report.
+    # The child shares the terminal: it gets Ctrl-C itself and decides; this process stays to
+    # report.
     old = {signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None)}
     for number in (signal.SIGTERM, signal.SIGHUP):
         old[number] = signal.signal(number, lambda number, _: child.send_signal(number))
@@ -157,14 +158,14 @@ def _why_unproven(program: Path) -> str:
 
 
 def _loader(program: Path) -> str | None:
-    """The name of the dynamic loader that a 64-bit ELF file asks for (PT_INTERP), or None; "" of
-    what is no ELF file."""
+    """The name of the dynamic loader that a 64-bit ELF file asks for (PT_INTERP), or None; "" if it
+    is no ELF file."""
     with program.open("rb") as file:
         ident = file.read(64)
         if ident[:4] != b"\x7fELF":
             return ""
         order = "<" if ident[5] == 1 else ">"
-        # Where its program headers are, how large each is, and how many.
+        # Offset, entry size and number of the program headers.
         (offset,) = struct.unpack_from(f"{order}Q", ident, 32)
         size, count = struct.unpack_from(f"{order}HH", ident, 54)
         file.seek(offset)

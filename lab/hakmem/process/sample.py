@@ -25,9 +25,9 @@ class Sample:
 
     `max_rss_kb` is what the benchmark read from its own VmHWM, or what a launcher saw of a user's
     command: the kernel starts its own figure at the size of the process that forked, the lab's.
-    `pid` is that of what was started. `output` is all it wrote, stdout first, and is not recorded.
-    Of a job it is what it wrote on stderr: the rest was its result, and has been looked at. What a
-    pattern has found in it is `matched`: once it is read, `shortened` keeps the end.
+    `pid` is that of what was started. `output` is all it wrote, stdout first, and is not recorded;
+    of a job only its stderr, because its stdout is its result, which has been checked. `matched` is
+    what a pattern found in the output, before `shortened` cut all but the end.
 
     Of a job alone: `memory_mb_s` is resident memory over time (10^6 bytes times seconds) of the
     program and its descendants, `sum_peak_kb` the most they held together, `quiet_kb` what a server
@@ -62,12 +62,12 @@ class Sample:
 
     @property
     def warnings(self) -> list[str]:
-        """What the library itself had to say in that process."""
+        """The messages of the library itself in that process."""
         return [line for line in self.output.splitlines() if line.startswith("hakmem: ")]
 
     def shortened(self) -> "Sample":
-        """With the end of what it wrote, after what the library had to say before that: samples are
-        thousands, and all are kept to the last."""
+        """The sample with the end of its output, and the library's messages before that: there are
+        thousands of samples, and all are kept to the last."""
         if len(self.output) <= KEPT_OF_OUTPUT:
             return self
         end = self.output[-KEPT_OF_OUTPUT:]
@@ -76,7 +76,7 @@ class Sample:
         return replace(self, output=head[:KEPT_OF_OUTPUT] + end)
 
     def stated(self, name: str) -> float | None:
-        """What its own line says, where that is a number."""
+        """A number in its own line; None where it has none of that name."""
         value = (self.result or {}).get(name)
         return value if isinstance(value, int | float) else None
 
@@ -85,10 +85,10 @@ class Sample:
 class Process:
     """Everything needed to start one measured process.
 
-    `environment` comes on top of the small known one, `passed` are further names let through from
-    the user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks
-    for user cycles where perf can count them. One with a `job` is a real program. A `tool`, words
-    that its own follow, starts it and watches it from inside: then nothing else does.
+    `environment` is added to the small known one, `passed` are names of further variables of the
+    user's. A process without an `own_account`, a JSON line, is a user's command. `counted` asks for
+    user cycles where perf can count them. A process with a `job` is a real program. A `tool` is a
+    command line that starts the process and watches it from inside: then nothing else does.
     """
 
     argv: tuple[str, ...]
@@ -123,7 +123,7 @@ def clean_environment(process: Process) -> dict[str, str]:
 
 
 def plain_environment(passed: Sequence[str] = ()) -> dict[str, str]:
-    """What every measured process has of the user's shell, with the variables `passed`."""
+    """What every measured process has of the user's shell: PASSED_ON, and `passed`."""
     names = (*PASSED_ON, *passed)
     return {**{key: os.environ[key] for key in names if key in os.environ}, "LC_ALL": "C"}
 
@@ -142,17 +142,17 @@ def take(blank: Sample, process: Process) -> Sample:
 
 
 def _unintended(proof: Proof | None, process: Process) -> str | None:
-    """Why another allocator, or another setting, was in effect; of a job in its worker."""
+    """Why another allocator, or another setting, was in effect; of a job, in its worker."""
     wrong = provenance.unintended(process.library, proof, process.environment)
     worker = process.job and process.job.worker
     return f"{worker}: {wrong}" if wrong and worker else wrong
 
 
 def _own_proof(found: list[Proof], process: Process, pid: int | None) -> Proof | None:
-    """The measured program's own proof, or that of what it `starts`: the first of them.
+    """The first proof of the measured program, or of what it `starts`.
 
-    A user's command is known by its process: it may be a script that becomes the program. Of a
-    job's workers none may go unserved.
+    A user's command is known by its process id: it may be a script that becomes the program. A
+    job's workers must all be served: one that is not comes first.
     """
     if process.job and process.job.worker:
         workers = [p for p in found if p.program == process.job.worker]
@@ -180,7 +180,7 @@ def _measure(blank: Sample, process: Process, folder: Path) -> Sample:
         ended = children.finished(argv, folder, process.timeout_s, env=environment, cwd=home)
     except OSError as refusal:
         return replace(blank, error=f"cannot start: {refusal.strerror}")
-    # Without it the command ended badly.
+    # The account is missing where the launcher did not get to its end.
     account = (launch.read(folder) if process.launched else None) or {}
     load_status = account.pop("load_status", 0)
     counts = perf.parse_stat(host.read(str(counts_file)) or "", perf.NEEDED).counted
@@ -218,7 +218,7 @@ def _home(job: Job, folder: Path) -> Path:
 
 
 def _undone(job: Job, home: Path, load_status: int, folder: Path, stderr: str) -> str | None:
-    """Why a job that ended well is not done after all."""
+    """Why a job that ended well has not done its work; None if it has."""
     if load_status:
         return f"its load ended: {children.how_ended(load_status, stderr)}"
     try:
@@ -235,7 +235,7 @@ def _own_account(sample: Sample, text: str) -> Sample:
 
 
 def last_json_line(text: str) -> dict[str, object] | None:
-    """The benchmark's own account: the last line of its output that is a JSON object."""
+    """The benchmark's own account: the last line with a { in front, if it is JSON with `bench`."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             try:
@@ -249,10 +249,10 @@ def last_json_line(text: str) -> dict[str, object] | None:
 def take_shown(blank: Sample, process: Process) -> Sample:
     """A sample, with an error where the library is not shown in the process that does the work.
 
-    Of a job that is its worker; a user's command may become any program, so one is enough. hakmem
-    leaves a proof of its own, the C library's allocator needs none, a benchmark tells by itself,
-    and only the GNU loader can be asked. Asking costs time: such a sample is good for a trial, not
-    for its figures.
+    In a job that process is its worker; a user's command may become any program, so any process
+    will do. Only the GNU loader can be asked. hakmem leaves a proof of its own, the C library's
+    allocator needs none, and a benchmark is taken at its word. Asking costs time, so the sample's
+    figures are no good: it is for a trial.
     """
     path = process.library.path
     gnu = "CS_GNU_LIBC_VERSION" in os.confstr_names

@@ -1,7 +1,7 @@
 """Temporary folders, of which none is left: those of a lab that was killed are swept by the next.
 
-`hakmem-<what>-<process>-…`, each locked by its owner for as long as it lives; the kernel lets go of
-the lock when the owner ends, however it ends.
+They are named `hakmem-<what>-<process>-…`. The owner holds a lock on each as long as it lives; the
+kernel releases the lock when the owner ends, however it ends.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ OURS = re.compile(r"hakmem-[a-z]+-\d+-\w+")
 
 @contextlib.contextmanager
 def folder(what: str) -> Iterator[Path]:
-    """An empty folder that is gone afterwards."""
+    """An empty folder, locked, that is removed at the end of the context."""
     path, lock = _locked(what)
     try:
         yield path
@@ -28,7 +28,7 @@ def folder(what: str) -> Iterator[Path]:
 
 
 def _locked(what: str) -> tuple[Path, int]:
-    """A sweep that comes before the lock takes the folder for an orphan: then another is made."""
+    """A new folder and its lock. If a sweep removes it before it is locked, another is made."""
     while True:
         path = Path(tempfile.mkdtemp(prefix=f"hakmem-{what}-{os.getpid()}-"))
         with contextlib.suppress(FileNotFoundError):

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 
 PREFIX = "HAKMEM_"
-# Of the benchmarks, and of the proof: those change nothing that is measured.
+# Variables of the benchmarks and of the proof, which change nothing that is measured.
 HARMLESS = ("HAKMEM_BENCH_", "HAKMEM_PROOF")
 
 
 def settings_of(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of an environment concerns the allocator."""
+    """The variables of an environment that concern the allocator."""
     return {name: value for name, value in environment.items() if name.startswith(PREFIX)}
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The rest of it: what a process then has are the defaults."""
+    """The environment without these: a process then has the defaults."""
     return {name: value for name, value in environment.items() if not name.startswith(PREFIX)}
 
 

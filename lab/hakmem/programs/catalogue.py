@@ -9,7 +9,7 @@ from pathlib import Path
 from hakmem.errors import LabError
 from hakmem.programs import inputs
 
-# What the laboratory's own interpreter, and the one with wheels in it, are called in a row.
+# Placeholders in a row: the laboratory's own interpreter, and that of the environment with wheels.
 PYTHON = "{python}"
 WHEELS = "{wheels}"
 
@@ -18,12 +18,12 @@ Outcome = Callable[[Path, bytes], str]
 
 
 def of_output(folder: Path, output: bytes) -> str:
-    """A digest of what it wrote on its standard output."""
+    """A digest of what the program wrote on its standard output."""
     return hashlib.sha256(output).hexdigest()
 
 
 def of_file(name: str) -> Outcome:
-    """A digest of the file that it left under that name."""
+    """The outcome that is a digest of the file that the program left under that name."""
 
     def of(folder: Path, output: bytes) -> str:
         return hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -32,7 +32,7 @@ def of_file(name: str) -> Outcome:
 
 
 def objects_packed(folder: Path, output: bytes) -> str:
-    """How many objects its packs hold; which thread finds a delta first changes their bytes."""
+    """How many objects the packs hold; their bytes depend on which thread finds a delta first."""
     packs = list((folder / "pack").glob("*.pack"))
     counts = [int.from_bytes(pack.read_bytes()[8:12], "big") for pack in packs]
     return f"{sum(counts)} objects in {len(packs)} packs"
@@ -44,10 +44,10 @@ class Program:
 
     It runs in an empty folder in which `in` is the folder of its inputs: what `makers` make, and
     `scripts`. `package` is Debian's, `wheel` a requirement NAME==VERSION of pip; `command` is what
-    they bring, and `worker` the executable that does the work, each where it is not argv[0]. A
-    program with a `load` is a server: the load drives it under no allocator but the system's, then
-    all is quiet for `quiet_s`, then it is told to end. `outcome` must be what it was on the
-    system's allocator. `version` makes the command say its version.
+    they bring, and `worker` the executable that does the work, each only where it is not argv[0]. A
+    program with a `load` is a server: the load drives it and runs on the system's allocator; then
+    all is quiet for `quiet_s` seconds, then the server is told to end. `outcome` must equal that of
+    a run on the system's allocator. `version` makes the command say its version.
     """
 
     name: str
@@ -96,7 +96,7 @@ def _python(name: str, what: str, *argv: str, **more: str) -> Program:
 
 
 def _on_text(name: str, what: str, package: str, *argv: str, version: str = "--version") -> Program:
-    """A script of ours, the last of the words, over the text."""
+    """A script of ours, the last word of `argv`, that works on the text."""
     script = Path(argv[-1]).name
     words, makers = (*argv, "in/text"), (inputs.text,)
     return Program(name, what, words, package, makers=makers, scripts=(script,), version=(version,))
@@ -243,7 +243,7 @@ PROGRAMS = (
 
 
 def find(names: Sequence[str] = ()) -> list[Program]:
-    """The programs of those names, in the table's order; without names all."""
+    """The programs of those names, in the table's order; without names all. LabError: unknown."""
     known = {program.name: program for program in PROGRAMS}
     for name in names:
         if name not in known:

@@ -23,13 +23,14 @@ from hakmem.programs import inputs
 from hakmem.programs.catalogue import PYTHON, WHEELS, Program
 
 _said = functools.partial(children.said, timeout=1800)
-# Comes before any allocator that a program is linked with, as a preloaded rival does.
+# Preloaded with the system's allocator: it comes before any allocator that a program is linked
+# with, as a preloaded rival does.
 LIBC = "libc.so.6"
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A program on this machine. `made` is its digest."""
+    """A program that can run here; `made` is its digest, `expected` its right outcome."""
 
     program: Program
     folder: Path
@@ -40,7 +41,7 @@ class Ready:
     def process(
         self, library: Library, environment: Mapping[str, str], padding: int = 0
     ) -> Process:
-        """One measured process of it with that library; `environment` is the cell's."""
+        """The process of one measured run with that library; `environment` is the cell's."""
         program = self.program
         preload = {} if library.path else {"LD_PRELOAD": LIBC}
         return Process(
@@ -67,9 +68,10 @@ class Ready:
 
 
 def prepare(program: Program, folder: Path | None = None) -> Ready:
-    """The program installed where it can be, and its inputs made where they are not there.
+    """Installs the program where it can, and makes its inputs unless they are there.
 
-    `folder` holds those of all programs: out/programs. LabError: why it cannot run here.
+    `folder` holds the inputs of all programs, by default out/programs. LabError says why the
+    program cannot run here.
     """
     version = _installed(program)
     made = digest(program)
@@ -93,7 +95,7 @@ def make_inputs(program: Program, folder: Path) -> None:
 
 
 def digest(program: Program) -> str:
-    """Of its command line, and of all that its inputs are made from."""
+    """A digest of the program's command line, and of all that its inputs are made from."""
     makers = [maker.__name__ for maker in program.makers]
     row = (program.argv, sorted(program.environment.items()), makers, program.scripts, program.load)
     return hashlib.sha256((repr(row) + inputs.source()).encode()).hexdigest()
@@ -108,7 +110,7 @@ def _known(home: Path) -> dict[str, str]:
 
 
 def _make(program: Program, home: Path, made: str, version: str) -> str:
-    """Makes the inputs aside, learns the result from two runs, and puts all in its place."""
+    """Makes the inputs aside, learns the outcome from two runs, and moves all into place."""
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=home.parent) as name:
         new = Path(name) / program.name
@@ -125,7 +127,7 @@ def _make(program: Program, home: Path, made: str, version: str) -> str:
 
 
 def _outcome(program: Program, folder: Path) -> str:
-    """What comes of it on the system's allocator."""
+    """The outcome of a run on the system's allocator."""
     found: list[str] = []
 
     def note(run: Path, output: bytes) -> None:
@@ -150,7 +152,7 @@ def _wheels_python() -> Path:
 
 
 def _installed(program: Program) -> str:
-    """The first line that it says of its version, installed first where it can be."""
+    """The first line of what it says of its version; installs it first where it can."""
     name = program.name
     (command,) = _words((program.command or program.argv[0],))
     trouble = ""
@@ -181,8 +183,8 @@ def _install_packages() -> str:
 
 @functools.cache
 def _install_wheel(wheel: str) -> str:
-    """An environment of its own for what pip brings; "" or what went wrong. Nothing is compiled: of
-    a pinned version that a newer Python has no wheel of that would take half an hour, or fail."""
+    """Installs a wheel into an environment for wheels; "" or what went wrong. Nothing is compiled:
+    a pinned version without a wheel for a newer Python would take half an hour, or fail."""
     python = _wheels_python()
     try:
         if not python.exists():
@@ -198,6 +200,6 @@ def _install_wheel(wheel: str) -> str:
     if done.returncode == 0:
         return ""
     own = ".".join(map(str, sys.version_info[:2]))
-    # Of the hundreds of other versions only that there are none tells something: no network.
+    # Of pip's list of versions, hundreds of them, only "none" tells something: no network.
     said = re.sub(r" \(from versions: (?!none).*?\)", "", " ".join(done.stderr.split()))[-300:]
     return f"Is there a wheel of it for Python {own}? pip compiles nothing, and said: {said}"

@@ -19,7 +19,7 @@ from hakmem.paired.protocol import Decision
 from hakmem.paired.session import Conducted
 from hakmem.replay.measure import Replayed
 
-# The sets that are tried. Sizes around the default, and what each profile is for.
+# The sets of options that are tried: profiles, sizes around the default, features switched off.
 SETS = (
     "HAKMEM_PROFILE=speed",
     "HAKMEM_PROFILE=lean",
@@ -47,7 +47,7 @@ class Advice:
 
 
 def cells_of(more: Sequence[str]) -> Mapping[str, Cell]:
-    """hakmem as it is, then each set of options; LabError where one of `more` is none."""
+    """hakmem as it is, then with each set of options; LabError where one of `more` is no set."""
     for text in more:
         if not text or not all(re.match(r"HAKMEM_\w+=", word) for word in text.split()):
             raise LabError(f"--set {text!r}: a set is written 'HAKMEM_X=1 HAKMEM_Y=2'")
@@ -55,7 +55,7 @@ def cells_of(more: Sequence[str]) -> Mapping[str, Cell]:
 
 
 def side(decision: Decision | None) -> Side:
-    """What the interval says of a set, against the default; nothing below 1 % is worth a word."""
+    """How a set compares with the default; better only if the whole interval is beyond 1 %."""
     if decision is None:
         return "open"
     gain = decision.target

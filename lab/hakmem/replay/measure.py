@@ -27,8 +27,8 @@ from hakmem.suite import NULL, Command, Reference
 
 PROGRAM = "bench_replay"
 OPERATIONS = 4_000_000  # of one sample; a shorter trace is replayed several times over
-A_PAGE = 32  # operations, about, that its first touch takes as long as
-OF_THREADS = 400_000  # the same where threads wait for each other
+A_PAGE = 32  # about so many operations take as long as the first touch of an OS page
+OF_THREADS = 400_000  # the same for a trace of several threads, which wait for each other
 
 
 def _peak(sample: Sample) -> float | None:
@@ -56,8 +56,8 @@ HELD = Reading("held", "× live", "lower", "memory held per live byte", lambda s
 
 @dataclass(frozen=True)
 class Request:
-    """What is replayed, under which cells, the first of which is compared with the others; `argv`
-    is how to ask for it again, where it is to be recorded."""
+    """What is replayed, and under which cells; the first one is compared with the others. `argv`
+    repeats the command; None: nothing is recorded."""
 
     trace: trace.Trace
     cells: Mapping[str, Cell]
@@ -87,7 +87,8 @@ class Replayed:
 
 
 def run(request: Request, console: Console) -> Replayed:
-    """Measures both, and prints what it is about to do; LabError as a comparison has it."""
+    """Measures both comparisons, under the host's lock, and says before what it is about to do.
+    LabError as for a comparison."""
     project.require_file(project.bench_dir() / PROGRAM, "the replayer")
     protocol.require_decidable(len(request.cells) - 1, request.most)
     console.print(Text(f"{request.trace.name}: {trace.describe(request.trace.facts)}"))
@@ -105,7 +106,7 @@ def run(request: Request, console: Console) -> Replayed:
 
 
 def plan_of(request: Request, file: Path, points: bool) -> Plan:
-    """By time per operation, of one thread its CPU time above the null floor; or by memory."""
+    """By time per operation, of one thread CPU time net of the null floor; or by memory."""
     work = work_of(request, file, points)
     floor, reading = None, HELD
     if not points:
@@ -117,8 +118,8 @@ def plan_of(request: Request, file: Path, points: bool) -> Plan:
 
 
 def work_of(request: Request, file: Path, points: bool) -> Work:
-    """The trace as a benchmark. What threads wait for each other is no floor to be subtracted.
-    Where the memory is read it may keep the trace's pauses."""
+    """The trace as a benchmark. There is no floor with several threads, because their waiting for
+    each other is in it too. Where the memory is read the replay may keep the trace's pauses."""
     found = request.trace
     enough = OPERATIONS if found.threads == 1 else OF_THREADS
     often = 1 if points else max(1, round(enough / max(1, found.operations + A_PAGE * found.pages)))
@@ -153,7 +154,7 @@ def tell(done: Replayed, console: Console) -> None:
 
 
 def plain(table: Table) -> tuple[list[str], list[list[str]]]:
-    """A table of the terminal as words: its head and its rows."""
+    """The head and the rows of a terminal's table, as text."""
     columns = [[str(cell) for cell in column.cells] for column in table.columns]
     return [str(column.header) for column in table.columns], [
         list(row) for row in zip(*columns, strict=True)
@@ -161,7 +162,7 @@ def plain(table: Table) -> tuple[list[str], list[list[str]]]:
 
 
 def curves(done: Replayed) -> Mapping[str, Sequence[tuple[float, float]]]:
-    """Of each cell live and resident MiB at the trace's points, from its first replay."""
+    """For each cell live and resident MiB at the trace's points, from its first replay."""
     track = done.memory.plan.tracks[0]
     found = {}
     for letter, cell in done.memory.plan.cells.items():

@@ -37,8 +37,8 @@ def render(done: Replayed) -> str:
 def charts(
     curves: Mapping[str, Sequence[tuple[float, float]]], seconds: float
 ) -> list[tuple[str, lines.Chart]]:
-    """What is live and what each allocator holds of it, over the recorded time, each with a note;
-    then the ratio of the two, where something is live. Nothing where nothing was read."""
+    """Charts with a note each, over the recorded time: what is live, and what each allocator holds
+    for it; then the ratio of the two, where anything is live. None where nothing was read."""
     if not curves:
         return []
     held, ratios = [], []

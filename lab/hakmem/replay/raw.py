@@ -1,4 +1,4 @@
-"""What the recorder writes while a program runs (src/record/record.h), read into arrays."""
+"""Reads what the recorder writes while a program runs (src/record/record.h) into arrays."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from hakmem.lazy import np
 MAGIC = 0x3164726365726B68
 CHUNK = 32 * 1024
 LINE = 16
-NEEDED = 9  # times its size: the memory that making a trace of a recording takes at most
+NEEDED = 9  # memory that it takes at most to make a trace of a recording ÷ the recording's size
 GIVEN, TAKEN, RESIZED = 1, 2, 4
 THREAD = 7
 WHOLE = 2**64 - 1
-TICK_NS = 2e6  # what has no time of its own is at most so much later than what has one before it
+TICK_NS = 2e6  # an operation without a time is at most so much later than the last time before it
 HEAD = ("magic", "chunk_bytes", "pid", "begin_ns", "end_ns", "chunks", "operations", "stopped")
 
 
@@ -23,9 +23,9 @@ HEAD = ("magic", "chunk_bytes", "pid", "begin_ns", "end_ns", "chunks", "operatio
 class Events:
     """Every recorded operation in the order in which they happened; arrays of equal length.
 
-    `ns` are since the beginning, exact where a pause ends. `lost` were begun but not written, or
-    came after the file was full; `whole_ns` is until the process ended, or the last time that it
-    noted. `ended`: it came to its end by itself.
+    `ns` are since the beginning, exact where a pause ends. `lost` operations were begun but not
+    written, or came after the file was `full`; `whole_ns` is until the process ended or, without an
+    end, until the last noted time. `ended`: the process came to its end by itself.
     """
 
     pid: int
@@ -42,13 +42,13 @@ class Events:
 
 
 def count(path: Path) -> int:
-    """How many operations a file has, by its head alone; 0 where it has none yet."""
+    """How many operations a file has, by its head; 0: none yet. LabError: no head."""
     head = _head(path)
     return min(head["operations"], head["stopped"])
 
 
 def read(path: Path) -> Events:
-    """LabError where it is no such file. What a crash left unwritten is left out, and counted."""
+    """All operations of a file. LabError: no recording. What a crash left unwritten is `lost`."""
     head = _head(path)
     whole = path.stat().st_size // CHUNK
     lines = np.fromfile(path, "<u8", count=whole * CHUNK // 8).reshape(whole, CHUNK // LINE, 2)
@@ -86,8 +86,9 @@ def read(path: Path) -> Events:
 def _times(
     number: np.ndarray, said: np.ndarray, what: np.ndarray, head: dict[str, int]
 ) -> tuple[np.ndarray, float]:
-    """Of each operation, and until the end: the first one behind a time has it, the others share
-    what is left until the next time, or a tick where that is far."""
+    """The time of each operation and of the end, in ns since the beginning. The first operation
+    behind a noted time has that time; the following ones are spread over what is left until the
+    next noted time, or over a tick where that is farther."""
     at, first = np.unique(said, return_index=True)
     first, at = np.sort(first), at[np.argsort(first)]
     begin = float(head["begin_ns"])

@@ -1,4 +1,4 @@
-"""`hakmem record`: a program runs as ever, and what it did with the allocator becomes a trace."""
+"""`hakmem record`: runs a program as usual, and makes a trace of its calls of the allocator."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -16,12 +16,13 @@ USUAL_MB = 1024
 
 
 class TooLarge(LabError):
-    """A recording for which there is not enough memory."""
+    """There is not enough memory to make a trace of the recording."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """How the command ended, and the traces of it that were written, the largest first."""
+    """How the command ended, and the traces that were written, that of the busiest process first;
+    `others` are recordings left out."""
 
     outcome: run.Outcome
     traces: Sequence[trace.Trace]
@@ -29,8 +30,8 @@ class Recorded:
 
 
 def most_mb(asked: int | None) -> int:
-    """Of what is asked for, or of 1024, as much as may become a trace in the memory that there is;
-    LabError where more was asked for."""
+    """How many MiB may be recorded: as many as asked for, LabError if a trace of them does not fit
+    into memory; None: 1024, or as many as fit."""
     fits = host.available_bytes() // raw.NEEDED >> 20
     if asked is None:
         return max(1, min(USUAL_MB, fits))
@@ -50,8 +51,9 @@ def _gib(size: int, times: int = raw.NEEDED) -> str:
 def record(
     command: Sequence[str], library: Path, out: Path, megabytes: int, all_: bool
 ) -> Recorded:
-    """Runs it and writes the trace of the process that did most, or of each (beside `out`, with
-    its number); LabError where nothing was recorded, or a recording is kept instead."""
+    """Runs the command and writes the trace of the process that did most, or of each (beside `out`,
+    with its number). LabError where nothing was recorded, or where a recording is kept because
+    memory was too small for its trace."""
     with scratch.folder("record") as folder:
         settings = {VARIABLE: str(folder / "raw.%p"), f"{VARIABLE}_MB": str(megabytes)}
         outcome = run.execute(command, library, settings)
@@ -67,12 +69,12 @@ def record(
             target = beside if place else out
             try:
                 written.append(convert(file, target, command, outcome))
-            except TooLarge as error:  # since it began others have taken the memory
+            except TooLarge as error:  # other processes took the memory meanwhile
                 moved = shutil.move(file, target.with_suffix(".raw"))
                 kept.append(f"{error}; the recording is kept: hakmem record --raw {moved}")
             except LabError:
                 if not place:
-                    raise  # the others are children that did no more than free
+                    raise  # the others: children that only freed
         if kept:
             raise LabError("; ".join(kept))
     return Recorded(outcome, written, len(found) - len(chosen))
@@ -81,7 +83,7 @@ def record(
 def convert(
     file: Path, out: Path, command: Sequence[str] = (), outcome: run.Outcome | None = None
 ) -> trace.Trace:
-    """The trace of one recording; LabError where it is none, or holds nothing."""
+    """Writes the trace of one recording. LabError: it is none, holds nothing, or is too large."""
     size = file.stat().st_size
     if size * raw.NEEDED > host.available_bytes():
         raise TooLarge(
@@ -103,7 +105,7 @@ def convert(
 
 
 def _recordings(folder: Path) -> Iterator[tuple[int, Path]]:
-    """Those of processes that allocated, with their numbers of operations."""
+    """(number of operations, file) of each process that allocated."""
     for file in folder.glob("raw.*"):
         try:
             count = raw.count(file)

@@ -1,8 +1,8 @@
-"""From a recording to what is replayed: a stream of operations for each thread, by block.
+"""Makes of a recording what is replayed: a stream of operations for each thread, by block.
 
-docs/replay.md has the form. A block's number is a slot: the replay keeps its address there. A
-thread takes a slot again only when what was in it is freed, so a replay that runs freely never has
-more blocks than the program had.
+docs/replay.md has the form. A block's number is a slot, in which the replay keeps its address. A
+thread takes a slot again only when the block in it was freed, so a replay that runs freely never
+has more blocks than the program had.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ VERSION = 2
 MAGIC = b"hkreplay"
 MALLOC, FREE, REALLOC, ALIGNED, START, WAIT, POINT, TIME = range(8)
 POINTS = 64
-TIMES = 1 << 12  # of a thread at most, and no closer than a millisecond
+TIMES = 1 << 12  # times in a thread's stream at most; they are no closer than a millisecond
 MOST_MS = (1 << 29) - 1
-IDLE_NS = 1e8  # a pause of all threads that is worth a word
-NATURAL = 3  # logarithm of the alignment that malloc is recorded with
+IDLE_NS = 1e8  # the shortest pause of all threads that counts as idle
+NATURAL = 3  # base-2 logarithm of the alignment that malloc is recorded with
 MOST_SLOTS = 1 << 29
-NOBODY = 1  # the number of threads that have none
+NOBODY = 1  # the thread number of operations whose thread is not known
 BATCH = 1 << 14
 NOTHING = "nothing was recorded: the program has not allocated"
 
 
 @dataclass(frozen=True)
 class Operations:
-    """In their order: what is done, in which thread, to the block of which earlier event (or -1),
-    with how many bytes and what alignment, when; `live` are the bytes in use afterwards."""
+    """All operations in order: what is done, in which thread, to the block of which earlier event
+    (or -1), with how many bytes and what alignment, and when; `live` are the bytes in use
+    afterwards, `unknown` counts frees that were left out."""
 
     event: np.ndarray
     op: np.ndarray
@@ -48,7 +49,7 @@ class Operations:
 
 @dataclass
 class Streams:
-    """The threads' words, how many slots they need, and what there is to know of them."""
+    """The words of each thread's stream, how many slots they need, and facts about them."""
 
     words: list[array[int]]
     slots: int
@@ -62,10 +63,10 @@ class Streams:
 
 
 def operations(events: Events) -> Operations:
-    """Which block each event is about: that of the event before it at its address.
+    """Finds which block each event is about: that of the event before it at its address.
 
-    Frees of blocks from before the recording are left out, and counted. The halves of a realloc,
-    one after the other in their thread, are one operation.
+    Frees of blocks from before the recording are left out, and counted. The two halves of a
+    realloc, adjacent in their thread, are one operation.
     """
     given = (events.kind & GIVEN) != 0
     match = _before_at_its_address(events)
@@ -101,7 +102,7 @@ def operations(events: Events) -> Operations:
 
 
 def _before_at_its_address(events: Events) -> np.ndarray:
-    """The event before each at its address, or -1."""
+    """For each event the one before it at the same address, or -1."""
     by_address = np.argsort(events.address, kind="stable")
     here = events.address[by_address]
     same = here[1:] == here[:-1]
@@ -111,7 +112,7 @@ def _before_at_its_address(events: Events) -> np.ndarray:
 
 
 def _halves(events: Events) -> tuple[np.ndarray, np.ndarray]:
-    """What each realloc took, and what it gave."""
+    """Of each realloc the event that took the old block, and the one that gave the new one."""
     by_thread = np.argsort(events.thread, kind="stable")
     kind, thread = events.kind[by_thread], events.thread[by_thread]
     pair = (kind[:-1] == TAKEN | RESIZED) & (kind[1:] == GIVEN | RESIZED)
@@ -120,7 +121,7 @@ def _halves(events: Events) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _merged(thread: np.ndarray) -> np.ndarray:
-    """With one thread alone, what was not told to be its was its all the same."""
+    """If only one thread is known, the operations without a known thread are that one's too."""
     known = np.unique(thread)
     alone = len(known) == 2 and known[0] == NOBODY
     return np.full_like(thread, known[1]) if alone else thread
@@ -155,7 +156,7 @@ def make(events: Events) -> Streams:
 
 
 def size_word(size: int) -> int:
-    """Bytes; from 2 GiB on MiB, rounded up."""
+    """A size as streams have it: bytes; from 2 GiB on MiB, rounded up, with the highest bit."""
     return size if size < 1 << 31 else 1 << 31 | -(-size >> 20)
 
 
@@ -164,11 +165,11 @@ def milliseconds(ns: np.ndarray) -> np.ndarray:
 
 
 def _by_thread(ops: Operations, events: Events) -> Streams:
-    """Goes through the operations in their order, giving slots to blocks and writing streams.
+    """Goes through the operations in order, gives slots to blocks and writes the streams.
 
-    An operation on a slot that another thread used last waits until that one has done so many
-    operations. A thread is started by the one that did the operation before its first. Points lie
-    at equal distances in time, each behind the last operation before it.
+    An operation on a slot that another thread used last waits until that thread has done as many
+    operations as it had done then. A thread is started by the one that did the operation before its
+    first. Points lie at equal distances in time, each behind the last operation before it.
     """
     times = np.linspace(ops.ns[0], events.whole_ns, POINTS + 1)[1:]
     points = ops.ns.searchsorted(times, side="right").tolist()
@@ -236,7 +237,7 @@ def _by_thread(ops: Operations, events: Events) -> Streams:
 
 
 def _rows(ops: Operations) -> Iterator[tuple[int, ...]]:
-    """As Python's own numbers, a batch at a time."""
+    """The operations as Python's own numbers, converted a batch at a time."""
     ms = milliseconds(ops.ns)
     columns = (ops.event, ops.op, ops.thread, ops.match, ops.size, ops.log2, ms, ops.live)
     for at in range(0, len(ops.event), BATCH):

@@ -18,15 +18,15 @@ from hakmem.replay import streams
 SUFFIX = ".hktrace"
 FIRST = b"hktrace "
 VERSION = 2
-MOST_FACTS = 1 << 26  # the longest command line, each byte of it escaped
-LARGE = 32 << 20  # of which the compressor would take minutes at its best
+MOST_FACTS = 1 << 26  # bytes: the longest command line, each byte of it escaped
+LARGE = 32 << 20  # bytes, from which on the best compression would take minutes
 PIECE = 1 << 20
-MOST_SHOWN = 80  # of a command
+MOST_SHOWN = 80  # characters of a command
 
 
 @dataclass(frozen=True)
 class Trace:
-    """`facts` are those of docs/replay.md, `at` is where its streams begin."""
+    """A trace's `facts` (docs/replay.md), and where in the file its streams begin (`at`)."""
 
     path: Path
     facts: Mapping[str, Any]
@@ -46,7 +46,7 @@ class Trace:
 
     @property
     def pages(self) -> int:
-        """Of 4 KiB: how many whole ones its blocks come to."""
+        """How many whole OS pages of 4 KiB its blocks add up to."""
         return int(self.facts["asked_bytes"]) >> 12
 
     @property
@@ -55,7 +55,7 @@ class Trace:
 
 
 def write(path: Path, made: streams.Streams, facts: Mapping[str, Any]) -> None:
-    """The whole file or none. The facts of the streams are added."""
+    """Writes the file, whole or not at all. The facts of the streams are added."""
     body = made.to_bytes()
     whole = {**facts, **made.facts, "bytes": len(body)}
     preset = 6 if len(body) < LARGE else 1
@@ -65,7 +65,7 @@ def write(path: Path, made: streams.Streams, facts: Mapping[str, Any]) -> None:
 
 
 def read(path: Path) -> Trace:
-    """Its facts; LabError says in a line why it is none."""
+    """The trace in a file, without its streams; LabError says in a line why it is none."""
     try:
         with path.open("rb") as file:
             first, second = file.readline(64), file.readline(MOST_FACTS)
@@ -100,7 +100,8 @@ def unpack(trace: Trace, target: Path) -> None:
         with trace.path.open("rb") as file, target.open("wb") as out:
             file.seek(trace.at)
             with lzma.open(file, format=lzma.FORMAT_XZ) as packed:
-                # One byte more than there should be: the end has the check of the whole.
+                # Asks for one byte more than there should be: the check of the whole comes with the
+                # end.
                 while piece := packed.read(min(left + 1, PIECE)):
                     left -= len(piece)
                     if left < 0:
@@ -120,7 +121,7 @@ def _damaged(path: Path) -> LabError:
 
 
 def describe(facts: Mapping[str, Any]) -> str:
-    """What is in it, in a line."""
+    """What is in the trace, in a line."""
     threads = facts["threads"]
     parts = [
         f"{facts['operations']} operations of {threads} thread{'s' * (threads != 1)}",
@@ -131,7 +132,7 @@ def describe(facts: Mapping[str, Any]) -> str:
     if facts.get("command"):
         command = " ".join(shlex.join(facts["command"]).split())
         command = command if len(command) <= MOST_SHOWN else f"{command[:MOST_SHOWN]} …"
-        if (program := facts.get("program")) is not None:  # a child: the command is another's
+        if (program := facts.get("program")) is not None:  # a child: the command is its parent's
             named = f" ({program})" if program else ""
             command = f"process {facts['pid']}{named} below {command}"
         parts.insert(0, words.printable(command))

@@ -12,7 +12,7 @@ from hakmem import words
 from hakmem.pages import Axis
 from hakmem.stats import Interval
 
-CROWDED = 38  # two ticks that are nearer than this
+CROWDED = 38  # the least distance of two ticks
 RATIO_TICKS = (0.1, 0.2, 0.33, 0.5, 0.67, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10)
 
 
@@ -28,14 +28,14 @@ class Layout:
     name: str
 
     def mark_y(self, index: int) -> float:
-        """Where the marks of a row are: lower in the narrow layout, below their label."""
+        """The height of a row's marks: in the narrow layout below their label."""
         return TOP + self.row * (index + (0.78 if self.stacked else 0.5))
 
     def label_y(self, index: int) -> float:
         return TOP + self.row * (index + (0.2 if self.stacked else 0.5))
 
 
-BOLD, SMALL = 8.4, 7.1  # a letter of a label and of small print, in the widest usual font
+BOLD, SMALL = 8.4, 7.1  # width of a letter of a label and of small print, in the widest usual font
 TOP = 44
 BOTTOM = 18
 WIDE = Layout(width=960, left=236, right=270, row=30, stacked=False, name="wide")
@@ -50,7 +50,7 @@ def text(x: float, y: float, content: str, css: str, anchor: str = "start") -> s
 
 
 def fit(content: str, width: float, letter: float) -> str:
-    """What of a label fits into a width, at so much for a letter; the rest is an ellipsis."""
+    """As much of a label as fits into a width, at `letter` units a letter; then an ellipsis."""
     used = 0.0
     for index, sign in enumerate(content):
         used += letter * (1.25 if sign.isupper() or sign in "+÷=" else 1)
@@ -82,7 +82,7 @@ class Ratio:
 
 
 def forest(drawn: Sequence[Ratio], title: str, left: str, right: str) -> str:
-    """Each ratio as an interval around 1, for either width; nothing where there is none. `left` and
+    """Each ratio as an interval around 1, drawn in both layouts; "" where there is none. `left` and
     `right` say what lies on that side of 1."""
     said = (title, left, right)
     return "".join(_forest(layout, drawn, *said) for layout in (WIDE, NARROW)) if drawn else ""
@@ -107,7 +107,7 @@ def _forest(layout: Layout, drawn: Sequence[Ratio], title: str, left: str, right
 
 
 def _ticks(axis: Axis) -> list[float]:
-    """Those that fit without crowding; 1 always does."""
+    """The ticks that fit without crowding; 1 always does."""
     chosen = [1.0]
     for tick in RATIO_TICKS:
         free = all(abs(axis.x(tick) - axis.x(other)) >= CROWDED for other in chosen)

@@ -48,20 +48,20 @@ def command(
 
 
 def write_run(path: Path, suite: Record, whole: Mapping[str, Any], kept: bool) -> None:
-    """The page of a comparison over many rows that has just ended, whether or not it is kept."""
+    """Writes the page of a comparison of many rows that has just ended. `kept`: it is recorded."""
     asked = Asked(suite, kept=kept)
     page.write(path, Findings(asked=[asked], suites=[suites.suite(asked, whole)]))
 
 
 def write_matrix(path: Path, body: Mapping[str, Any], id: str | None) -> None:
-    """The page of a matrix that has just ended; `id` is what it was recorded as, if it was."""
+    """Writes the page of a matrix that has just ended; `id` is its record's, if it has one."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     record = Record(id or "matrix", 0, "matrix", now, body, "", "", METHOD, host_name())
     page.write(path, find(Ledger.default(), [Asked(record, kept=id is not None)]))
 
 
 def gather(files: list[Path], ids: list[str]) -> Findings:
-    """What is to be shown: these, or where none is named of each question the newest answer."""
+    """What is to be shown: the named records and files, else the newest answer to each question."""
     ledger = Ledger.default()
     if not (files or ids):
         return find(ledger, records.newest(ledger.records()))
@@ -82,7 +82,8 @@ def is_file(text: str) -> bool:
 def find(ledger: Ledger, chosen: Iterable[Asked]) -> Findings:
     """Sorts the records by what they are; one that cannot be shown becomes a problem."""
     found = Findings()
-    # Read where a suite needs it, and then once: in a long ledger that is most of the work.
+    # The ledger is read only if a suite needs it, and only once: where it is long that is most of
+    # the work.
     recorded = functools.cache(lambda: {record.id: record for record in ledger.records()})
     for asked in chosen:
         found.asked.append(asked)

@@ -24,7 +24,7 @@ UNITS = ((3 * 3600, 3600, "h"), (180, 60, "min"), (0, 1, "s"))
 
 @dataclass(frozen=True)
 class Line:
-    """`color` names one of the stylesheet's variables."""
+    """One line of a chart; `color` names a variable of the stylesheet."""
 
     name: str
     values: np.ndarray
@@ -34,7 +34,7 @@ class Line:
 @dataclass(frozen=True)
 class Chart:
     """Lines over the time in seconds. `trend`: two points of the drift line; `steps`: times of
-    lasting changes; `warm_up`: the end of what is not judged; `zero`: the axis begins at 0."""
+    lasting changes; `warm_up`: where the judged part begins; `zero`: the axis begins at 0."""
 
     id: str
     title: str
@@ -49,12 +49,12 @@ class Chart:
 
     @property
     def time_unit(self) -> tuple[float, str]:
-        """Seconds in the unit of the axis, and its name."""
+        """How many seconds the unit of the time axis has, and its name."""
         return next((by, name) for least, by, name in UNITS if self.times[-1] >= least)
 
 
 def data(chart: Chart) -> dict[str, Any]:
-    """For the script; what is not a number is null."""
+    """The chart as data for the script; values that are not finite are null."""
     by, name = chart.time_unit
     return {
         "title": chart.title,
@@ -107,7 +107,7 @@ class Box:
 
 
 def ticks(low: float, high: float, most: int) -> list[float]:
-    """Round numbers between the two, at most so many."""
+    """Round numbers between the two, at most `most` of them."""
     span = high - low
     step = 10.0 ** math.floor(math.log10(span / most))
     step *= next(m for m in (1, 2, 5, 10) if span / (m * step) <= most)
@@ -125,7 +125,7 @@ def limits(chart: Chart) -> tuple[float, float]:
 
 
 def drawing(chart: Chart) -> str:
-    """Both widths, as static SVG."""
+    """The chart as static SVG, in both widths."""
     low, high = limits(chart)
     span = float(chart.times[0]), float(chart.times[-1])
     sizes = (("wide", 960, 250, 58), ("narrow", 340, 210, 46))
@@ -172,7 +172,8 @@ def axes(chart: Chart, box: Box) -> list[str]:
 
 
 def _line(chart: Chart, line: Line, box: Box) -> list[str]:
-    """Neighbours as their range and, over it, their median; gaps where nothing was read."""
+    """Groups of neighbours: their range and, over it, the line through their medians. Missing
+    values are skipped: the line goes on across them."""
     known = np.isfinite(line.values)
     if not known.any():
         return []
@@ -200,5 +201,5 @@ def points(xs: Sequence[float], ys: Sequence[float]) -> str:
 
 
 def between(xs: Sequence[float], one: Sequence[float], other: Sequence[float]) -> str:
-    """The area between two lines: along the one and back along the other."""
+    """The outline of the area between two lines: along the one and back along the other."""
     return points([*xs, *reversed(xs)], [*one, *reversed(other)])

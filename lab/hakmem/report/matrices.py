@@ -1,4 +1,4 @@
-"""The report's part on matrices: who kept which rule in which stage, and the throughput. Pure."""
+"""The report's part on matrices: which mode kept which rule in each stage; throughput. Pure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from hakmem.report.records import Asked
 
 
 def of_record(asked: Asked) -> dict[str, Any]:
-    """What the page shows."""
+    """What the page shows of a matrix."""
     body = asked.body
     modes = in_order(body)
     return {
@@ -31,7 +31,7 @@ def in_order(body: Mapping[str, Any]) -> list[str]:
 
 
 def _stage(stage: Mapping[str, Any], modes: Sequence[str]) -> dict[str, Any]:
-    """The modes that were in it; a row has what a rule judged of each mode, None where nothing."""
+    """One stage with its modes; a row has a rule's judgement of each mode, or None."""
     judged = {
         mode: {found["rule"]: found for found in stage["judged"].get(mode, ())} for mode in modes
     }

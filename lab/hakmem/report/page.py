@@ -26,9 +26,9 @@ VENDOR = Path(__file__).parent / "vendor"
 
 @dataclass
 class Findings:
-    """What the page shows, each kind as its own module makes it for the templates: a soak with the
-    `data` of what the script draws, by the id of the place where it stands. `problems`: what cannot
-    be shown, and why."""
+    """What the page shows, each kind in the form in which its own module makes it for the
+    templates. A soak has the `data` that the script draws, by the id of the place where it stands.
+    `problems`: what cannot be shown, and why."""
 
     asked: list[Asked] = field(default_factory=list)
     verdicts: list[dict[str, Any]] = field(default_factory=list)
@@ -40,7 +40,7 @@ class Findings:
 
 
 def write(path: Path, found: Findings) -> None:
-    """The whole page, complete or not there; LabError where there is nothing to show."""
+    """Writes the whole page, atomically; LabError where there is nothing to show."""
     project.write_atomically(path, render(found))
 
 
@@ -67,7 +67,7 @@ def render(found: Findings) -> str:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """Nothing is loaded from anywhere, and no script runs but these."""
+    """The content security policy: nothing is loaded, and no script runs but these."""
     hashes = (base64.b64encode(hashlib.sha256(s.encode()).digest()).decode() for s in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in hashes) or "'none'"
     return f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}"

@@ -8,14 +8,14 @@ from hakmem.errors import LabError
 from hakmem.ledger.store import PARTS, Ledger, Record
 from hakmem.paired.protocol import METHOD
 
-WHOLES = ("suite", "bisect")  # what is made of others
+WHOLES = ("suite", "bisect")  # kinds that are made of other results
 
 
 @dataclass(frozen=True)
 class Asked:
     """A record, and how many older ones answer the same question on the same host.
 
-    One that is not `kept` is in no ledger: nobody can look it up or repeat it by its id.
+    If it is not `kept` it is in no ledger, and cannot be looked up or repeated by its id.
     """
 
     record: Record
@@ -28,10 +28,10 @@ class Asked:
 
 
 def newest(records: Iterable[Record]) -> list[Asked]:
-    """Of each question the newest answer, with the number of those before it; the latest first.
+    """The newest answer to each question, with the number of older ones; the latest first.
 
-    What a suite or a bisection is made of is shown with it. A suite of an earlier method answers
-    nothing any more.
+    The parts of a suite or a bisection are shown with it, not for themselves. A suite of an earlier
+    method is left out.
     """
     current = (r for r in records if r.kind != "suite" or r.body.get("protocol", METHOD) == METHOD)
     cited = [r for r in current if r.kind not in PARTS]
@@ -45,7 +45,7 @@ def newest(records: Iterable[Record]) -> list[Asked]:
 
 
 def question(record: Record) -> tuple[str, ...]:
-    """What a record answers: two with the same question are two answers to it."""
+    """What a record answers: records with equal questions are answers to the same one."""
     body = record.body
     said = body.get("question") or body.get("title") or body.get("command") or body.get("argv")
     more = (body.get(key) for key in ("environment", "scale", "definition", "good", "bad"))

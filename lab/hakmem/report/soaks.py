@@ -30,10 +30,10 @@ MEMORY = {
 
 
 def of_record(asked: Asked, csv: bytes) -> dict[str, Any]:
-    """The epochs as recorded, analysed as a file is."""
+    """The part on a recorded soak: its epochs, analysed as those of a file are."""
     body = asked.body
     title = Path(str(body["command"][0])).name
-    # What the lab itself sets in each soak is no word on this one.
+    # The lab itself sets this in every soak.
     told = [f"{k}={v}" for k, v in body["environment"].items() if k not in OS_STATS_ON]
     title += f" with {' '.join(told)}" if told else ""
     library = f"{body['binary']['name']} {body['binary']['version']}"
@@ -43,7 +43,7 @@ def of_record(asked: Asked, csv: bytes) -> dict[str, Any]:
 
 
 def of_file(name: str, csv: bytes, id: str) -> dict[str, Any]:
-    """A CSV of any soak."""
+    """The part on the CSV of any soak."""
     soak, analysis = soak_analysis.read(name, csv)
     known = ("command", "library", "environment", "begun", "end")
     facts = {key: soak.facts[key] for key in known if soak.facts.get(key)}
@@ -84,7 +84,8 @@ def shown(
 def _charts(
     id: str, columns: Mapping[str, np.ndarray], begin: int, analysis: Analysis
 ) -> Iterator[Chart]:
-    """Each with the drift line and the lasting steps of the column it is judged by, if it is.
+    """The charts, each with the drift line and the lasting steps of the column it is judged by, if
+    there is one.
 
     `begin` is the first epoch after the warm-up.
     """

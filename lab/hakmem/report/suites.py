@@ -16,7 +16,7 @@ from hakmem.stats import Interval
 
 
 def suite(asked: Asked, whole: Mapping[str, Any]) -> dict[str, Any]:
-    """`whole` is the record with its rows and metrics, as suite_record.joined makes it.
+    """What the page shows of a suite; `whole` is the record as suite_record.joined makes it.
 
     The `rivals` are the columns, the system's first, the oracle last. Each row has its `cells` by
     column, the name of its `best` rival and the `verdict` against that one, which `tally` counts.
@@ -63,7 +63,7 @@ def _cell(metrics: Mapping[str, Any], name: str, rival: str, failure: str | None
 
 
 def _forest(rows: Sequence[Mapping[str, Any]], what: str, title: str) -> str:
-    """Against the oracle, row by row."""
+    """The intervals against the oracle, row by row."""
     drawn = []
     for row in rows:
         if cell := row["cells"][ORACLE][what]:
@@ -75,13 +75,13 @@ def _forest(rows: Sequence[Mapping[str, Any]], what: str, title: str) -> str:
 
 
 def _side(ratio: Interval, more_is_better: bool) -> str:
-    """Of a ratio that nobody judged, the colour it has in the plot: on which side of 1 it lies."""
+    """The colour of a ratio that was not judged: by the side of 1 on which its interval lies."""
     below, above = ("loss", "win") if more_is_better else ("win", "loss")
     return below if ratio.high < 1 else above if ratio.low > 1 else "undecided"
 
 
 def _failures(whole: Mapping[str, Any]) -> Iterator[str]:
-    """Each in full: of hakmem, of a rival, and what is not here at all."""
+    """Each failure in full: of hakmem, of a rival, and what is not here at all."""
     for benchmark, who, why in suite_table.failures(whole):
         yield f"{benchmark}, {who}: {why}"
     for name, why in (whole.get("absent") or {}).items():

@@ -12,11 +12,11 @@ from hakmem.report.records import Asked
 
 
 def verdict(asked: Asked) -> dict[str, Any]:
-    """The pair of cells; of the target and of each guard name, ratio B ÷ A, and what it says of the
-    question."""
+    """The pair of cells; for the target and each guard its name, the ratio B ÷ A, and what it says
+    of the question."""
     body = asked.body
     state = words.colour(str(body["verdict"]))
-    # A record's keys are sorted: which is the target is in their names.
+    # A record's keys are sorted, so the target is told from guards by their names.
     metrics = sorted(body["metrics"].items(), key=lambda item: item[0].startswith(recording.GUARD))
     target, *guards = (
         {
@@ -65,7 +65,7 @@ def figures(asked: Asked) -> dict[str, Any]:
 
 
 def _posterior(body: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Of a bisection: how likely each commit is to have changed it."""
+    """For a bisection, the probability that each commit made the change."""
     return [
         (
             f"{entry['commit'][:12]} {entry.get('subject', '')}"

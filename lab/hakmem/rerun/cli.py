@@ -57,7 +57,7 @@ def command(
     for past in pasts:
         try:
             done.append(one(past, len(done) + 1, len(pasts), console))
-        except LabError as error:  # an interrupt: what failed for itself is in the repetition
+        except LabError as error:  # an interrupt: a failure by itself is in the repetition
             before = f"; {len(done)} of {len(pasts)} were repeated before" if done else ""
             raise LabError(f"{error}{before}", error.status) from None
     if len(done) > 1:
@@ -66,7 +66,7 @@ def command(
 
 
 def chosen(id: str | None, records: Mapping[str, Record]) -> list[Record]:
-    """The record named, or all that are cited."""
+    """The named record, or all that documents cite. LabError where one is not in the ledger."""
     if id is not None:
         return [Ledger.default().get(id)]
     found = cited(audit.documents(project.root()))
@@ -79,7 +79,7 @@ def chosen(id: str | None, records: Mapping[str, Record]) -> list[Record]:
 
 
 def files(texts: Sequence[str]) -> dict[str, Path]:
-    """`NAME=PATH` texts as a mapping to files that are there."""
+    """`NAME=PATH` texts as a mapping; LabError where a file is not there."""
     found = {}
     for text in texts:
         name, equals, path = text.partition("=")
@@ -98,7 +98,7 @@ def announce(pasts: Sequence[Past], console: Console) -> None:
 
 
 def listing(pasts: Sequence[Past]) -> Table:
-    """What would be measured: each with its time, and whether its commit must be built."""
+    """What would be measured: each record with its time, and whether its commit must be built."""
     made = terminal.table("id", "kind", "took", "source", rest="what")
     for past in pasts:
         seconds = rerun.expected_s(past)
@@ -127,7 +127,7 @@ def one(past: Past, number: int, count: int, console: Console) -> Repetition:
 
 
 def show(repetition: Repetition, console: Console) -> None:
-    """Recorded against re-measured, side by side."""
+    """Prints the recorded figures and those measured again, side by side."""
     judgement, again = repetition.judgement, repetition.again
     assert judgement is not None
     assert again is not None
@@ -175,7 +175,7 @@ def conclude(done: Sequence[Repetition], console: Console) -> None:
 
 
 def cited(files: Sequence[Path]) -> list[str]:
-    """Ids by order of appearance."""
+    """The ids that the files cite, in the order in which they appear."""
     found = []
     for path in files:
         text = path.read_text(encoding="utf-8")

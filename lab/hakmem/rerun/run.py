@@ -1,4 +1,4 @@
-"""`hakmem rerun`: measures again what a record says, and holds the two against each other."""
+"""`hakmem rerun`: measures a record again, and compares the two."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -20,18 +20,20 @@ from hakmem.rerun.source import Past, binaries
 
 # ---- whether a repetition agrees with what was recorded ----
 
-# Two figures agree if their intervals overlap; two verdicts, unless one says GO and the other
-# NO-GO: UNDECIDED contradicts nothing. Shown and not judged are a figure without an interval, with
-# a plain range of a few runs, or with the interval of a single run, which does not hold for the
-# next (a drift is judged by its word), and one that depends on the machine (any but a ratio) where
-# it was measured on another one.
+# Two figures agree if their intervals overlap. Two verdicts contradict each other only if one is GO
+# and the other NO-GO: UNDECIDED contradicts nothing. Shown but not judged are figures without an
+# interval, or with a plain range of a few runs; those with the interval of a single run, which does
+# not hold for the next (a drift is judged by its word); and those that depend on the machine (all
+# but ratios) where they were measured on another one.
 State = Literal["agrees", "contradicts", "not judged"]
 
 MEANING = (
-    "agrees: the two intervals overlap, and no GO stands against a NO-GO (UNDECIDED stands "
-    "against nothing); figures of single runs and those without an interval are shown, not judged"
+    "agrees: the two intervals overlap, no GO stands against a NO-GO (UNDECIDED stands against "
+    "nothing), and two bisections suspect a commit in common; figures of single runs and those "
+    "without an interval are shown, not judged"
 )
 NOT_JUDGED = {"range", claims.WITHIN}
+SUSPECTS = "suspects"
 OPPOSITE = {
     frozenset(("GO", "NO-GO")),
     frozenset(("win", "loss")),
@@ -42,7 +44,7 @@ OPPOSITE = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One metric, as it was recorded and as it is now; None where one of them has it not."""
+    """One metric, as it was recorded and as it is now; None where one of the records lacks it."""
 
     name: str
     recorded: Mapping[str, Any] | None
@@ -52,7 +54,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A repetition held against its record: figures, words (verdicts) by name, and what follows."""
+    """The comparison of a repetition with its record: figures, and words (verdicts) by name."""
 
     figures: Sequence[Figure]
     words: Mapping[str, tuple[str, str, State]]
@@ -67,7 +69,7 @@ class Judgement:
 
 
 def judge(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Judgement:
-    """Both bodies of records of one kind."""
+    """Compares the bodies of two records of one kind."""
     same_machine = machine(recorded) == machine(repeated)
     before, now = recorded.get("metrics") or {}, repeated.get("metrics") or {}
     figures = [
@@ -76,11 +78,18 @@ def judge(recorded: Mapping[str, Any], repeated: Mapping[str, Any]) -> Judgement
     ]
     said, says = answers(recorded), answers(repeated)
     words: dict[str, tuple[str, str, State]] = {
-        name: (word, says[name], "contradicts" if {word, says[name]} in OPPOSITE else "agrees")
+        name: (word, says[name], "contradicts" if contradict(name, word, says[name]) else "agrees")
         for name, word in said.items()
         if name in says
     }
     return Judgement(figures, words)
+
+
+def contradict(name: str, one: str, other: str) -> bool:
+    """Whether two words are opposites, or two sets of suspects have no commit in common."""
+    if name == SUSPECTS:
+        return set(one.split()).isdisjoint(other.split())
+    return {one, other} in OPPOSITE
 
 
 def machine(body: Mapping[str, Any]) -> tuple[object, ...]:
@@ -106,8 +115,11 @@ def of_figure(
 
 
 def answers(body: Mapping[str, Any]) -> dict[str, str]:
-    """What a record says in words: its verdict, a soak's drifts, a bisection's culprit."""
+    """A record in words: its verdict, those of its metrics, a soak's drifts, standings, a
+    bisection's suspects."""
     found = {"verdict": body["verdict"]} if "verdict" in body else {}
+    if body.get("suspects"):
+        found[SUSPECTS] = " ".join(body["suspects"])
     for name, metric in (body.get("metrics") or {}).items():
         if isinstance(metric, Mapping) and "verdict" in metric:
             found[name] = str(metric["verdict"])
@@ -120,7 +132,7 @@ def answers(body: Mapping[str, Any]) -> dict[str, str]:
 
 @dataclass
 class Repetition:
-    """What came of one record: the new record and the judgement, or why there is none."""
+    """The result for one record: the new record and the judgement, or why there is none."""
 
     past: Past
     again: Record | None = None
@@ -133,7 +145,7 @@ class Repetition:
 
 
 def require_whole(record: Record, records: Mapping[str, Record]) -> None:
-    """LabError where it is a part of a result: that can be repeated, or nothing rests on it."""
+    """LabError for a part of a result; it names a result that rests on the part, if any."""
     if record.kind in PARTS:
         of_setting = (r.id for r in records.values() if r.body.get("setting") == record.id)
         parts = {record.id, *of_setting}
@@ -145,7 +157,7 @@ def require_whole(record: Record, records: Mapping[str, Record]) -> None:
 
 
 def repeat(past: Past, console: Console) -> Repetition:
-    """One record measured again; where it cannot be, that is part of the answer."""
+    """Measures one record again. A failure is a result too; an interrupt is raised."""
     record = past.record
     terminal.say(console, f"{record.id}: {record.title}", "bold")
     try:
@@ -162,13 +174,13 @@ def repeat(past: Past, console: Console) -> Repetition:
 
 
 def _with_parts(record: Record, records: Mapping[str, Record]) -> Mapping[str, Any]:
-    """A record's body; a suite's with the figures of its benchmarks."""
+    """A record's body; for a suite with the figures of its benchmarks."""
     whole = suite_record.whole(record, records) if record.kind == "suite" else None
     return whole or record.body
 
 
 def note_libraries(past: Past, again: Record) -> None:
-    """Says which libraries are other files than the recorded ones."""
+    """Notes which libraries are other files than the recorded ones."""
     now = binaries(again.body)
     for name, digest in binaries(past.body).items():
         if name in now and now[name] != digest:
@@ -178,15 +190,15 @@ def note_libraries(past: Past, again: Record) -> None:
 
 
 def by_command(past: Past, console: Console) -> Record:
-    """Runs its command line again, and finds what that recorded."""
+    """Runs the record's command line again, and finds what that recorded."""
     kind, before = past.record.kind, {r.id for r in Ledger.default().records()}
     folder = Path("out") / f"rerun-{past.record.id}"
     argv = command_line(past, folder)
     terminal.say(console, " ".join(argv))
     run_own(argv)
     new = [r for r in Ledger.default().records() if r.id not in before and r.kind == kind]
-    # Of several verdicts that one command recorded, the one of the same cells for the same metric;
-    # where a library that was given has another name, the one in the same place.
+    # Of several verdicts that the command recorded, the one of the same cells for the same metric.
+    # If a given library has another name, the one in the same place.
     new = [r for r in new if _metric(r) == _metric(past.record)]
     same = [r for r in new if _cells(r) == _cells(past.record)]
     if len(same) == 1:
@@ -212,7 +224,7 @@ def _cells(record: Record) -> list[object]:
 
 
 def command_line(past: Past, folder: Path) -> list[str]:
-    """Its argv, with results going into a folder of this repetition."""
+    """The record's command line, with results going into a folder of this repetition."""
     argv = [past.with_given(str(word)) for word in past.body["argv"]]
     if past.record.kind in ("verdict", "A/A") and "--bench" in argv and argv[1] == "compare":
         raise LabError("it is of a suite of an earlier method: repeat its command line", 1)
@@ -226,13 +238,13 @@ def command_line(past: Past, folder: Path) -> list[str]:
         if "--seed" not in argv:
             argv += ["--seed", str(past.body["seed"])]
         argv = _own_file(past, argv, folder)
-        if (folder / "matrix.html").is_file():  # a finished one; an interrupted one goes on
+        if (folder / "matrix.html").is_file():  # it has finished; an interrupted one goes on
             argv.append("--fresh")
     return argv
 
 
 def _own_file(past: Past, argv: Sequence[str], folder: Path) -> list[str]:
-    """The matrix as it was: its file lies in the ledger, by the checksum of what it said."""
+    """The command line with the matrix file as it was: the ledger keeps it as raw output."""
     name = next((n for n in past.record.raw if n.endswith(".toml")), None)
     if name is None:
         return list(argv)
@@ -244,10 +256,10 @@ def _own_file(past: Past, argv: Sequence[str], folder: Path) -> list[str]:
 
 
 def run_own(argv: Sequence[str]) -> None:
-    """A command of the lab inside this process; its exit status is its verdict, and not ours."""
-    from hakmem.cli import app  # here, because it registers the command that comes here
+    """Runs a command of the lab inside this process; its exit status, a verdict, is ignored."""
+    from hakmem.cli import app  # imported late: it registers this command
 
-    before, sys.argv = sys.argv, list(argv)  # what is recorded is the one that was repeated
+    before, sys.argv = sys.argv, list(argv)  # the command line that gets recorded
     try:
         with suppress(SystemExit):
             app(sys.argv[1:], prog_name="hakmem")
@@ -259,7 +271,7 @@ def run_own(argv: Sequence[str]) -> None:
 
 
 def expected_s(past: Past) -> float | None:
-    """Seconds that it took; None where the record does not tell."""
+    """Seconds that the record took; None where it does not tell."""
     record, body = past.record, past.body
     if record.kind == "matrix":
         return sum(

@@ -1,4 +1,4 @@
-"""The source a record was measured from, brought back: its commit, checked out and built."""
+"""Brings back the source that a record was measured from: its commit, checked out and built."""
 
 import contextlib
 import os
@@ -21,9 +21,9 @@ from hakmem.process.settings import settings_of
 
 @dataclass
 class Past:
-    """A record with those it was made from; `notes` collect what is not as it was.
+    """A record with those it was made from; `notes` collect what differs from then.
 
-    `given` names files for libraries whose own are gone.
+    `given` has files, by name, for libraries that are gone from their places.
     """
 
     record: Record
@@ -40,13 +40,13 @@ class Past:
             self.notes.append(text)
 
     def settings(self) -> dict[str, str]:
-        """hakmem's variables that its user had set, which reached every process."""
+        """hakmem's variables that the user had set, which reached every process."""
         inputs = (self.records[i] for i in self.body.get("inputs") or () if i in self.records)
         setting = next((r for r in inputs if r.kind == "setting"), self.record)
         return dict(setting.body.get("settings_of_user") or {})
 
     def with_given(self, word: str) -> str:
-        """A word of its command line with the files that were given in place of libraries."""
+        """A word of the command line, in which the given files stand for libraries."""
         for name, path in self.given.items():
             # The name alone, or at the end of a path.
             named = rf"(?<![\w.-])(?:[^\s='\"]*/)?{re.escape(name)}(?![\w./-])"
@@ -55,7 +55,7 @@ class Past:
 
 
 def binaries(body: Mapping[str, Any]) -> dict[str, str]:
-    """Checksums of the libraries of a record, by name."""
+    """The checksums of a record's libraries, by name."""
     found = body.get("binary") or ()
     sides = [found] if isinstance(found, Mapping) else list(found)
     sides += [{"name": name, **one} for name, one in (body.get("libraries") or {}).items()]
@@ -75,9 +75,10 @@ PRODUCT = (
 
 @contextlib.contextmanager
 def as_of(past: Past, console: Console) -> Iterator[None]:
-    """Meanwhile the lab's own library and benchmarks are those that the record was measured with.
+    """Inside the context the lab's own library and benchmarks are those that the record was
+    measured with.
 
-    They are the present ones where these are the same. LabError where they cannot be had.
+    They are the present ones if these are the same. LabError where they cannot be had.
     """
     builds_itself = past.record.kind == "bisect"
     if builds_itself or is_present(past):
@@ -85,7 +86,7 @@ def as_of(past: Past, console: Console) -> Iterator[None]:
             yield
         return
     commit = commit_of(past)
-    # What is recorded as the source is read in a checkout, in which nothing is built.
+    # Records take the source from a second checkout, in which nothing is built.
     with Builds(project.root()) as builds, Builds(project.root(), ["true"]) as checkouts:
         with console.status(f"building {commit[:12]}, from which it was measured"):
             built = builds.at(commit)
@@ -97,7 +98,7 @@ def as_of(past: Past, console: Console) -> Iterator[None]:
 
 
 def is_present(past: Past) -> bool:
-    """Whether the present build is the one: by its checksum, or because the source is the same."""
+    """Whether the present build is the record's: by its checksum, or by an unchanged source."""
     changed = changed_benchmarks(past.body)
     own = project.default_library()
     known = binaries(past.body).items()
@@ -114,7 +115,7 @@ def is_present(past: Past) -> bool:
 
 
 def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:
-    """The benchmarks of a record whose definition is another one now."""
+    """The record's benchmarks whose definition has changed since."""
     return [
         name
         for name, work in citing.stated(body).items()
@@ -125,7 +126,7 @@ def changed_benchmarks(body: Mapping[str, Any]) -> list[str]:
 
 
 def commit_of(past: Past) -> str:
-    """The commit in this repository; LabError where there is none to build from."""
+    """The record's commit in this repository; LabError where there is none to build from."""
     source, root = past.body["source"], project.root()
     commit = str(source["commit"])
     if source["dirty"] is not False:
@@ -148,7 +149,7 @@ def commit_of(past: Past) -> str:
 
 @contextlib.contextmanager
 def _settings(past: Past, places: Mapping[str, str]) -> Iterator[None]:
-    """The record's own settings of the allocator in place of those of the user's shell."""
+    """The record's own settings in place of those of the user's shell, with `places` added."""
     before = dict(os.environ)
     for name in settings_of(before):
         past.note(f"{name} of your shell was not used: the record's own settings were")

@@ -33,7 +33,7 @@ def rows(root: Path, records: Mapping[str, Record]) -> list[Row]:
 
 
 def block(found: Sequence[Row]) -> str:
-    """What stands between the marks: the tally, then a table for each area."""
+    """The text between the marks: the tally, then a table for each area."""
     parts = [f"**{tally(found)}**\n"]
     for area, lines in groups(found):
         parts.append(f"\n## {area}\n\n")
@@ -67,11 +67,11 @@ def _line(row: Row) -> str:
     return pages.row((name(row), bound(row), last(row), interval(row), state, measured, link))
 
 
-# ---- cells of both ----
+# ---- cells of the page and of the terminal ----
 
 
 def name(row: Row) -> str:
-    """What is to be reached; the benchmark alone where the area's title says the rest."""
+    """The target in words; the benchmark alone where the area's title says the rest."""
     what = row.target.what
     if row.subject:
         return row.subject if what in row.target.area else f"{row.subject}: {what}"
@@ -129,7 +129,7 @@ def show(found: Sequence[Row], console: Console) -> None:
 
 
 def _table(area: str, found: Sequence[Row], width: int) -> Table:
-    """With the records where there is room for them."""
+    """The table of one area, with the ids of the records where there is room for them."""
     record = ["record"] * (width >= 120)
     table = terminal.table(area, ">bound", ">last", "interval", "state", *record)
     for row in found:

@@ -1,9 +1,10 @@
 """What the ledger says of each target: the last record that may be cited, and its figure.
 
-The last is that of the newest source and, of one source, the newest: an old commit that is measured
-again stays old. Only records count that the audit would let a document cite. Where all that is left
-is stale, it is shown, and as stale. A benchmark, a program, a soak or a matrix that hakmem itself
-failed is a target missed, and so is the mean it belongs to, until a later record.
+The last record is that of the newest source and, of one source, the newest: an old commit that is
+measured again stays old. Only records count that the audit would let a document cite. If all that
+match are stale, the last of them is shown, as stale. A benchmark, a program, a soak or a matrix
+that hakmem itself failed is a missed target, and so is the mean it belongs to, until a later
+record.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Bound:
-    """The value that is allowed, at most or at least; `tie` is what beyond it counts as equal."""
+    """The allowed value, at most or at least; up to `tie` beyond it a figure counts as equal."""
 
     side: Literal["at most", "at least"]
     value: float
@@ -58,7 +59,7 @@ class Bound:
         return self.value + self.tie if self.side == "at most" else self.value - self.tie
 
     def excess(self, figure: Figure) -> tuple[float, float]:
-        """How far the figure's good end and its bad end are beyond the limit; below 0 is within."""
+        """How far the figure's good and bad ends are beyond the limit; negative is within it."""
         low, high = figure.ends or (figure.value, figure.value)
         if self.side == "at most":
             return low - self.limit, high - self.limit
@@ -66,7 +67,7 @@ class Bound:
 
 
 def judge(figure: Figure, bound: Bound, plain: bool = False) -> State:
-    """`plain`: the target needs no interval."""
+    """The state of a figure. `plain`: the target needs no interval."""
     if not plain and figure.ends is None:
         return "undecided"
     good, bad = bound.excess(figure)
@@ -78,9 +79,9 @@ def judge(figure: Figure, bound: Bound, plain: bool = False) -> State:
 def decide(
     figures: Mapping[str, Figure], bound: Bound, plain: bool = False
 ) -> tuple[State, str | None]:
-    """The state over all rivals, and the one that decides it.
+    """The state over all rivals, and the rival that decides it.
 
-    One that beats the bound is enough to miss it; to meet it, all must keep to it.
+    One figure beyond the bound is enough to miss the target; to meet it, all must be within.
     """
     if not figures:
         return "not measured", None
@@ -92,13 +93,13 @@ def decide(
 
 
 HAKMEM, SYSTEM = "hakmem", "system"
-REPEATED = 10  # of A/A runs that are counted together
-LEFT_OUT = 1  # of the rows of a mean that a needed rival may have failed
+REPEATED = 10  # A/A runs that are counted together
+LEFT_OUT = 1  # rows of a mean that a needed rival may have failed
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line: a target, on one benchmark where it is of several. `against` decided it."""
+    """One line: a target, on one benchmark if it is of single ones. `against` decided it."""
 
     target: Target
     subject: str
@@ -111,7 +112,7 @@ class Row:
 
 
 def rows(targets: Sequence[Target], evidence: Evidence) -> list[Row]:
-    """A line per target, in their order; of one on the suite, a line per benchmark."""
+    """A line per target, in their order; of one on single benchmarks, a line per benchmark."""
     ledger = _Records(evidence)
     found: list[Row] = []
     for target in targets:
@@ -144,16 +145,17 @@ class _Records:
         return found
 
     def rank(self, record: Record) -> tuple[float, tuple[str, int]]:
-        """The highest is the last word."""
+        """The key to sort by: the highest is the last record."""
         return -self.evidence.age(record), record.when
 
     def matching(self, target: Target, wanted: Wanted) -> list[Record]:
-        """The last first."""
+        """The fitting records, the last first."""
         found = (r for r in self._by_kind.get(target.kind, ()) if _fits(r, target) and wanted(r))
         return sorted(found, key=self.rank, reverse=True)
 
     def last(self, target: Target, wanted: Wanted) -> tuple[Record | None, bool]:
-        """The last that counts, else the last that is only stale; and whether it is that."""
+        """The last record that counts, else the last of which nothing is wrong but that it is
+        stale; and whether it is stale."""
         there = self.matching(target, wanted)
         counts = next((r for r in there if not self.evidence.objections(r.id)), None)
         if counts:
@@ -162,18 +164,18 @@ class _Records:
         return next(stale, None), True
 
     def failed(self, target: Target, wanted: Wanted) -> Record | None:
-        """The last of a clean tree and known source that is not ok, and only that."""
+        """The last record of which nothing is wrong but that it is not ok."""
         there = self.matching(target, wanted)
         only = ((r, self.evidence.objections(r.id, fresh=False)) for r in there)
         return next((r for r, why in only if why == [f"record {r.id} is not ok"]), None)
 
 
 def _fits(record: Record, target: Target) -> bool:
-    """Whether the record is of what the target is about."""
+    """Whether the record is about the target."""
     body = record.body
     if target.kind == "suite" and not _natural(body, target):
         return False
-    # Programs are a suite of their own, which a target asks for by name.
+    # Programs are a suite of their own, for which a target's `where` must ask.
     if target.kind == "suite" and bool(body.get("programs")) is not ("programs" in target.where):
         return False
     if target.kind == "suite" and target.metric in OVERALL and not _is_whole(body, target):
@@ -183,15 +185,15 @@ def _fits(record: Record, target: Target) -> bool:
         return False
     if not all(at(body, path) == wanted for path, wanted in target.where.items()):
         return False
-    # Of what hakmem failed the failure counts, however little there is of it.
+    # A failure of hakmem counts, however little the record has of what `least` asks for.
     return bool(body.get("failures")) or all(
         _number(at(body, path)) >= n for path, n in target.least.items()
     )
 
 
 def _natural(body: Mapping[str, Any], target: Target) -> bool:
-    """A suite of hakmem as built, nothing beside it, each row read as it is by nature, with the
-    settings that the target asks for: else with none."""
+    """Whether the suite is of hakmem as built, with nothing beside it, each row in its default
+    metric, and with no settings unless the target asks for some."""
     chosen = any(str(word).startswith("--metric") for word in body.get("argv", ()))
     told = body.get("settings") and not any(path.startswith("settings") for path in target.where)
     accompanied = any("beside" in side for side in body.get("libraries", {}).values())
@@ -200,9 +202,9 @@ def _natural(body: Mapping[str, Any], target: Target) -> bool:
 
 
 def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
-    """Whether a mean is over the rows that the target names, against the rivals that it needs: of
-    few favourable rows, or of one weak rival, it would be another mean. A row that hakmem failed is
-    one of them."""
+    """Whether a mean is over the rows that the target names, against the rivals that it needs: over
+    few favourable rows, or against one weak rival, it would be another mean. Rows that hakmem
+    failed count as there."""
     rows = {
         row["benchmark"]: (row["figures"].keys() - {row["subject"]}) & body["libraries"].keys()
         for row in body.get("rows") or ()
@@ -220,7 +222,7 @@ def _is_whole(body: Mapping[str, Any], target: Target) -> bool:
 
 
 def at(body: object, path: str) -> Any:
-    """What stands in a record's body below `a.b.0.c`; None where there is nothing."""
+    """The value at the path `a.b.0.c` in a record's body; None where there is nothing."""
     for step in path.split("."):
         if isinstance(body, Mapping):
             body = body.get(step)
@@ -266,7 +268,7 @@ def _bound(target: Target, value: object) -> Bound | None:
 
 
 def _of_all_rivals(target: Target, record: Record) -> Row | None:
-    """What there is of each rival: one that beats the bound is enough to miss it."""
+    """The row of a metric against each rival: one beyond the bound is enough to miss it."""
     head = f"{target.metric} against "
     entries = (at(record.body, "metrics") or {}).items()
     named = {name.removeprefix(head): _figure(m) for name, m in entries if name.startswith(head)}
@@ -307,7 +309,7 @@ def _metric(target: Target, record: Record) -> Row | None:
 
 
 def _figure(metric: Mapping[str, Any] | None) -> Figure | None:
-    """A recorded metric's value with its interval; a mere range of runs is none."""
+    """A recorded metric's value with its interval; a mere range of runs is no interval."""
     if metric is None:
         return None
     ends = None if claims.is_range(metric) else claims.ends(metric)
@@ -315,10 +317,10 @@ def _figure(metric: Mapping[str, Any] | None) -> Figure | None:
 
 
 def _together(target: Target, parts: Sequence[Row]) -> Row:
-    """The geometric mean over all rows of several suites, each row as heavy as any other.
+    """The geometric mean over all rows of several suites, each row with the same weight.
 
-    Each suite is a run of its own, so the errors of their means are independent: what an interval
-    is wide to either side, in logarithms, adds up as squares.
+    Each suite is a run of its own, so the errors of their means are independent: the widths of the
+    intervals to either side, in logarithms, add up as squares.
     """
     bound = _stated(target)
     assert bound is not None
@@ -345,7 +347,7 @@ def _together(target: Target, parts: Sequence[Row]) -> Row:
 
 
 def _noise(target: Target, record: Record) -> Row | None:
-    """Half the width of the interval that two copies of the same binary gave."""
+    """The row of half the width of the interval between two copies of the same binary."""
     figure, bound = _only(record), _stated(target)
     if figure is None or figure.ends is None or bound is None:
         return None
@@ -358,7 +360,7 @@ def _only(record: Record) -> Figure | None:
 
 
 def _repeated(target: Target, ledger: _Records) -> Row:
-    """In how many of the newest A/A runs the interval has 1 in it: no difference was seen."""
+    """The row of how many of the newest A/A runs have 1 in the interval: no difference was seen."""
     there = ledger.matching(target, lambda r: not ledger.evidence.objections(r.id))
     there.sort(key=attrgetter("when"), reverse=True)
     known = [(r, f.ends) for r in there if (f := _only(r)) is not None and f.ends is not None]
@@ -381,7 +383,7 @@ def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
     assert bound is not None
 
     def tells(record: Record) -> bool:
-        """Whether all were asked that must be; without them a target can only be missed."""
+        """Whether all rivals that must be there were measured; else it can only be a miss."""
         state, _ = decide(_figures(target, name, record), bound, target.plain)
         asked = record.body["libraries"].keys() >= set(target.needs)
         return state == "missed" or (asked and state != "not measured")
@@ -410,7 +412,7 @@ def _of_suite(target: Target, name: str, ledger: _Records) -> Row:
 def _failed(
     target: Target, names: Sequence[str], ledger: _Records, cited: Record | None
 ) -> Row | None:
-    """A miss, where hakmem failed one of these rows (none named: any) later than what is cited."""
+    """A miss, where hakmem failed one of these rows (none named: any) after the `cited` record."""
 
     def whys(record: Record) -> list[str]:
         found = (record.body.get("failures") or {}).items()
@@ -424,7 +426,7 @@ def _failed(
 
 
 def _figures(target: Target, name: str, record: Record) -> dict[str, Figure]:
-    """By rival; of a figure that is of no rival, one alone."""
+    """The figures by rival; a figure that is against no rival is alone."""
     row = _row(record, name)
     if row is None:
         return {}
@@ -446,11 +448,11 @@ def _row(record: Record, name: str) -> Mapping[str, Any] | None:
 
 
 def _absent(target: Target, name: str, record: Record, figures: Mapping[str, Figure]) -> list[str]:
-    """Rivals that should have been there: named by the target, or left out in the run."""
+    """The rivals that should have been measured: named by the target, or left out in the run."""
     if target.metric not in AGAINST:
         return []
     row = _row(record, name)
     there = suite_record.rivals_of(row) if row else ()
     asked = [*target.needs, *(target.rivals or there)]
-    known = figures.keys() & record.body["libraries"].keys()  # a name may be given to anything
+    known = figures.keys() & record.body["libraries"].keys()  # a cell may have any name
     return [rival for rival in dict.fromkeys(asked) if rival not in known]

@@ -25,9 +25,9 @@ OPTIONAL = ("tie", "per", "unit", "scale", "interval", "why", "where", "least", 
 OF_SUITE = ("benchmarks", "except", "rivals", "needs")
 
 BENCHMARKS = tuple(figure.name for figure in SUITE.figures)
-# Of a suite: ratios to each rival, also of single calls, a benchmark's own figure, what it is above
-# the system's; and of the whole of it geometric means, of the variation against each rival, and
-# against the oracle.
+# Metrics of a suite. AGAINST: ratios to each rival, also of single calls. ALONE: a benchmark's own
+# figure, and by how much it is above the system's. OVERALL: geometric means over the suite, of the
+# variation against each rival, and of each kind against the oracle.
 AGAINST = ("against", "memory", *LATENCIES)
 ALONE = ("own", "above system")
 VARIATION = "variation"
@@ -53,7 +53,7 @@ def _of_soak() -> str:
     )
 
 
-# By kind of record, which metrics there are.
+# Patterns of the metrics that a target may name, by kind of record.
 METRICS = {
     "suite": _words([*AGAINST, *ALONE, *OVERALL]),
     "A/A": f"{NOISE}|{SAME}",
@@ -67,8 +67,8 @@ METRICS = {
 
 @dataclass(frozen=True)
 class Target:
-    """One entry. `bound` None: the recorded figure carries it. `where` and `least` are what the
-    record must say to be counted."""
+    """One entry. `bound` None: the recorded figure carries its own (MARGIN). A record counts only
+    if it has what `where` and `least` (at least) say."""
 
     id: str
     area: str
@@ -91,7 +91,7 @@ class Target:
 
 
 def load(path: Path) -> list[Target]:
-    """All targets of the file; LabError at the first that is not right."""
+    """All targets of the file, in its order; LabError at the first that is wrong."""
     content = project.toml(path)
     entries = content.pop("target", [])
     tables = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
@@ -114,7 +114,7 @@ def load(path: Path) -> list[Target]:
 
 def _target(entry: Entry) -> Target:
     said = {key: entry.text(key) for key in REQUIRED}
-    del said["from"]  # who set it, and where: for the reader of the file
+    del said["from"]  # who set the target, and where: for readers of the file
     kind, metric = said["kind"], said["metric"]
     if kind not in METRICS:
         raise entry.wrong(f"unknown kind of record: {kind}; known: {', '.join(METRICS)}")
@@ -189,7 +189,7 @@ def _benchmarks(entry: Entry) -> tuple[str, ...]:
         others = ("except",) if single else OF_SUITE
         if any(key in entry for key in others):
             raise entry.wrong(f"{', '.join(others)} belong to figures of single benchmarks")
-        # Of all rows, these at least; a real program is one too.
+        # The rows that a mean must have; these may be real programs.
         return _names(entry, "benchmarks")
     chosen, left = _names(entry, "benchmarks"), _names(entry, "except")
     unknown = {*chosen, *left} - set(BENCHMARKS)

@@ -20,14 +20,14 @@ from hakmem.lazy import np
 from hakmem.soak import epochs_csv
 from hakmem.soak.epochs_csv import Soak
 
-METHOD = 2  # of this analysis, for records: raised when the same CSV would be read differently
+METHOD = 2  # of this analysis, for records: raised when the same CSV gets another result
 
 BLOCKS = 20
-FEWER_BLOCKS = 10  # where neighbouring block medians still resemble each other
+FEWER_BLOCKS = 10  # where the medians of neighbouring blocks are still correlated
 WARM_UP_SHARE = 0.25
 CV_GATE = 0.05
 
-# Of each column the percentiles that tell: the slow side, which is low for rates, high for times.
+# The percentiles of each column on its slow side: low for rates, high for times.
 SLOWEST_RATES = ("p0.1", "p1", "p5", "p10", "p50")
 PERCENTILES = {
     "ops_per_s": SLOWEST_RATES,
@@ -40,7 +40,7 @@ DriftState = Literal["none", "drifts", "open"]
 
 @dataclass(frozen=True)
 class Margin:
-    """How much change over one run is called nothing: a share of the plateau, or a floor."""
+    """How much change over one run counts as none: a share of the plateau, at least `floor`."""
 
     share: float
     floor: float
@@ -50,16 +50,16 @@ class Margin:
         return max(self.share * abs(plateau), self.floor)
 
 
-# Memory, in KiB: 1 % of the plateau or 1 MiB. Throughput: a fall of 5 % over the run, which is
-# what the gate on the coefficient of variation lets pass as noise; a smaller fall cannot be told
-# from the host's own changes of speed within a soak.
+# Memory, in KiB: 1 % of the plateau, but at least 1 MiB. Throughput: a fall of 5 % over the run,
+# which is what the gate on the coefficient of variation lets pass as noise; a smaller fall cannot
+# be told from the host's own changes of speed within a soak.
 MEMORY = Margin(share=0.01, floor=1024, bad="rise")
 RATE = Margin(share=0.05, floor=0, bad="fall")
 MARGINS = {"rss_kb": MEMORY, "resident_kb": MEMORY, "ops_per_s": RATE, "ops_per_cpu_s": RATE}
 
 
 def metric_name(column: str) -> str:
-    """As records and targets call a column."""
+    """The name of a column in records and targets."""
     names = {"ops_per_s": "throughput", "ops_per_cpu_s": "throughput_by_cpu"}
     return names.get(column) or column.removesuffix("_kb")
 
@@ -68,9 +68,10 @@ def metric_name(column: str) -> str:
 class Drift:
     """The Theil-Sen slope times the length of the run, in the unit of the column.
 
-    `drifts`: the interval's near end is beyond the margin in the bad direction; `none`: its far
-    end is within the margin; `open`: neither, a longer soak has to tell. Where the last tenth is on
-    another level, which few of the slopes see, the far end is that far away at least.
+    `drifts`: the interval's near end is beyond the margin in the bad direction; `none`: its far end
+    is within the margin; `open`: neither, so a longer soak has to tell. If the last tenth of the
+    run is beyond the margin in the bad direction, which few of the slopes show, the far end is at
+    least as far away as that.
     """
 
     state: DriftState
@@ -85,7 +86,8 @@ class Drift:
 class Percentile:
     """`carried`: with 95 % certainty one of the epochs lies beyond the true percentile.
 
-    Otherwise there were fewer than `needs` epochs, and it may be worse than any that was seen.
+    Otherwise there were fewer than `needs` epochs, and the true one may be worse than any value
+    seen.
     """
 
     value: float
@@ -124,7 +126,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Everything is of the epochs after the warm-up (the first quarter), but for the counts."""
+    """What the epochs after the warm-up, the first quarter, say; only `epochs`, `run_s` and
+    `calls_per_op` are of all epochs."""
 
     method: int
     epochs: int
@@ -147,7 +150,7 @@ class Analysis:
 
 
 def read(name: str, data: bytes) -> tuple[Soak, Analysis]:
-    """A CSV and what it says; LabError that has its name where it is no soak's."""
+    """The soak in a CSV, and its analysis; LabError with the name where it is no soak's."""
     try:
         soak = epochs_csv.parse(data.decode())
         return soak, analyze(soak)
@@ -158,7 +161,7 @@ def read(name: str, data: bytes) -> tuple[Soak, Analysis]:
 
 
 def analyze(soak: Soak) -> Analysis:
-    """Judges every column that is there. Raises LabError where too little is."""
+    """Judges every column that is there. LabError where fewer than three epochs are left."""
     warm_up = math.ceil(soak.epochs * WARM_UP_SHARE)
     used = soak.epochs - warm_up
     if used < 3:
@@ -172,7 +175,7 @@ def analyze(soak: Soak) -> Analysis:
     steps: dict[str, Sequence[Change]] = {}
     try:
         steps = {name: changes(kept["t_s"], kept[name], MARGINS[name]) for name in judged}
-    except ImportError:  # Debian has no package of it
+    except ImportError:  # Debian has no package of ruptures
         remarks.append("lasting steps were not searched for: Python's ruptures is not installed")
     return Analysis(
         method=METHOD,
@@ -197,8 +200,8 @@ def analyze(soak: Soak) -> Analysis:
 def with_derived(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Adds `resident_kb`, what is resident and not given back lazily, and `ops_per_cpu_s`.
 
-    The latter is the rate by the process's own processor time: neighbours disturb it less. Of
-    `ops_per_s` and `ns_per_op` one is made from the other.
+    The latter is the rate per second of the process's own processor time: neighbours disturb it
+    less. If one of `ops_per_s` and `ns_per_op` is missing, it is made from the other.
     """
     result = dict(columns)
     for name, other in (("ops_per_s", "ns_per_op"), ("ns_per_op", "ops_per_s")):
@@ -219,7 +222,7 @@ def _is_level(name: str, column: np.ndarray) -> bool:
 
 
 def block_medians(values: np.ndarray, blocks: int) -> np.ndarray:
-    """Medians of equal blocks; epochs that do not fill the blocks are left out in front.
+    """Medians of equal blocks; epochs too many for equal blocks are left out in front.
 
     Works along the last axis, so that many soaks can be simulated at once.
     """
@@ -231,7 +234,7 @@ def block_medians(values: np.ndarray, blocks: int) -> np.ndarray:
 
 def slope(times: np.ndarray, values: np.ndarray) -> tuple[int, float, float, float]:
     """Blocks used, Theil-Sen slope per second through their medians, its 95 % interval."""
-    from scipy.stats import theilslopes  # here, because every command would wait a second for it
+    from scipy.stats import theilslopes  # imported late: it takes a second
 
     for blocks in (BLOCKS, FEWER_BLOCKS):
         x, y = block_medians(times, blocks), block_medians(values, blocks)
@@ -245,7 +248,7 @@ def slope(times: np.ndarray, values: np.ndarray) -> tuple[int, float, float, flo
 
 
 def drift(times: np.ndarray, values: np.ndarray, run_s: float, margin: Margin) -> Drift:
-    """Judges a column by the margin; `open` with no interval where there are under 20 epochs."""
+    """Judges a column by the margin; `open`, with an infinite interval, below BLOCKS epochs."""
     allowed = margin.around(float(np.median(values)))
     if len(values) < BLOCKS:
         return Drift("open", 0, math.nan, -math.inf, math.inf, allowed)
@@ -285,7 +288,7 @@ def epochs_needed(percentile: str) -> int:
 
 
 def distributions(columns: Mapping[str, np.ndarray]) -> dict[str, Distribution]:
-    """Of the columns whose every epoch is a number."""
+    """The distributions of the columns whose every epoch is a finite number."""
     found = {}
     for name, percentiles in PERCENTILES.items():
         values = columns.get(name)
@@ -316,7 +319,7 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
     bins = min(100, len(values))
     if bins < 10:
         return []
-    import ruptures  # here, as above
+    import ruptures  # imported late, like SciPy
 
     x, y = block_medians(times, bins), block_medians(values, bins)
     steps = np.diff(y)
@@ -326,7 +329,8 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
     rho = float(np.clip(1 + 2 * stats.lag1(steps), 0, 0.9))
     variance = float(np.var(steps)) / (2 * (1 - rho))
     allowed = margin.around(float(np.median(y)))
-    # A tenth of the margin is noise to nobody, even in a series that is almost constant.
+    # The noise is at least a tenth of the margin: smaller steps of an almost constant series are
+    # harmless.
     long_run = max(variance * (1 + rho) / (1 - rho), (allowed / 10) ** 2)
     search = ruptures.Pelt(model="l2", min_size=max(3, bins // 20), jump=1).fit(y)
     ends = [0, *search.predict(pen=4 * long_run * math.log(bins))]
@@ -336,7 +340,7 @@ def changes(times: np.ndarray, values: np.ndarray, margin: Margin) -> list[Chang
 
 
 def _cpu_share(columns: Mapping[str, np.ndarray], warm_up: int) -> float | None:
-    """Processor seconds per second after the warm-up; the reading between epochs counts in both."""
+    """Processor seconds per second after the warm-up; reading /proc between epochs is in both."""
     if "user_s" not in columns or "sys_s" not in columns:
         return None
     used = columns["user_s"][warm_up:] + columns["sys_s"][warm_up:]
@@ -344,7 +348,7 @@ def _cpu_share(columns: Mapping[str, np.ndarray], warm_up: int) -> float | None:
 
 
 def calls_per_op(soak: Soak) -> float | None:
-    """The allocator's system calls of all kinds, per operation; None if not counted.
+    """The allocator's system calls of all kinds, per operation; None if they were not counted.
 
     The allocator counts over the whole life of the process, so start and end are included.
     """

@@ -32,7 +32,7 @@ app = typer.Typer(
 )
 
 
-# Parameters that are about what is started, and of that about the benchmark alone.
+# Parameters about anything that is started, and those about the benchmark alone.
 OF_STARTED, OF_BENCHMARK = ("lib", "env"), ("ws", "least", "most", "seed")
 
 
@@ -78,7 +78,7 @@ def run_command(
     path = project.place(out, Path("out") / f"soak-{stamp}.csv")
     console = terminal.new_console()
     if pid is not None:
-        # Never recorded: whose allocator serves a process that runs already cannot be proven.
+        # Never recorded: which allocator serves a process that runs already cannot be proven.
         said = inside.mapped_allocator(pid)
         terminal.say(console, f"process {pid}: {said}; not recorded")
         plan = Plan(f"process {pid}", {"process": f"{pid}, {said}"}, None, seconds, path)
@@ -114,7 +114,7 @@ def run_command(
 
 
 def require_without(ctx: typer.Context, names: Sequence[str], what: str) -> None:
-    """LabError where the command line sets a parameter that would do nothing."""
+    """LabError where the command line sets one of `names`, which does nothing to `what`."""
     for option in ctx.command.params:
         source = ctx.get_parameter_source(str(option.name))
         if option.name in names and source and source.name == "COMMANDLINE":
@@ -122,7 +122,7 @@ def require_without(ctx: typer.Context, names: Sequence[str], what: str) -> None
 
 
 def finish(analysis: Analysis) -> None:
-    """Memory that drifts is a failure of what was soaked."""
+    """Exits with status 1 where memory drifts: that is a failure of what was soaked."""
     if any(d.state == "drifts" for name, d in analysis.drift.items() if name.endswith("_kb")):
         raise typer.Exit(1)
 

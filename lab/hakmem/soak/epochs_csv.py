@@ -31,7 +31,7 @@ COLUMNS = {
     "sys_s": "seconds of system time, in this epoch",
 }
 
-# How the lines begin that the benchmark itself prints after its epochs.
+# The beginnings of lines that the benchmark itself prints after its epochs.
 RESULT_LINES = ("Throughput", "{", "[")
 
 
@@ -56,7 +56,7 @@ def header(facts: Mapping[str, str], columns: Sequence[str]) -> str:
 
 
 def fact(key: str, value: str) -> str:
-    """One comment line; a value of several lines is joined, or its rest would be taken for data."""
+    """One comment line; the lines of a value are joined, or later ones would be taken for data."""
     return f"# {key}: {' '.join(value.split())}"
 
 
@@ -70,12 +70,12 @@ def parse_row(line: str) -> list[float]:
 
 
 def parse(text: str) -> Soak:
-    """Reads any soak's CSV: this one's, or the bare output of the benchmark.
+    """Reads any soak's CSV: one of this module, or the bare output of the benchmark.
 
-    A torn last line is left out and said; a damaged line elsewhere is an error.
+    A torn last line is left out, with a remark; a damaged line elsewhere is a LabError.
     """
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    # Two spaces are before what the columns are.
+    # Lines with two spaces after the # describe columns.
     said = (line[1:].partition(":") for _, line in lines if re.match(r"#(?!  )", line))
     facts = {key.strip(): value.strip() for key, colon, value in said if colon}
     table = [(number, line) for number, line in lines if not line.startswith(("#", *RESULT_LINES))]
@@ -106,7 +106,7 @@ def _row(line: str, width: int) -> list[float] | None:
 
 
 def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dict[str, np.ndarray]:
-    """By name; what is not known is left out, and said."""
+    """The columns by name; unknown and repeated ones are left out, with a remark."""
     columns: dict[str, np.ndarray] = {}
     for index, name in enumerate(names):
         if name not in COLUMNS:
@@ -121,9 +121,10 @@ def _columns(names: Sequence[str], table: np.ndarray, remarks: list[str]) -> dic
 
 
 def _require_sense(columns: Mapping[str, np.ndarray], at: Sequence[int]) -> None:
-    """Nothing that is counted here can be negative or infinite, and a column of gaps is none.
+    """LabError for a number that is negative or infinite, a column without any number, or a time
+    that does not rise.
 
-    `at` are the lines of the file that the rows stood in.
+    `at` has the line in the file of each row.
     """
     for name, column in columns.items():
         if np.all(np.isnan(column)):

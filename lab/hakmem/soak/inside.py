@@ -21,17 +21,17 @@ from hakmem.process.sample import Process, clean_environment, last_json_line
 from hakmem.soak import epochs_csv
 
 Row = dict[str, float]
-OnEpoch = Callable[[Row, str], None]  # the numbers by name, and the line they stood in
+OnEpoch = Callable[[Row, str], None]  # the numbers by name, and their line
 
 OS_STATS_ON = {"HAKMEM_SS_OS_STATS": "1"}
 OS_STATS = re.compile(r"^\[SS_OS_STATS\] (.*)$", re.MULTILINE)
 
-WARM_UP_S = 600.0  # how long the first epoch may take besides its length
+WARM_UP_S = 600.0  # how much longer than its length the first epoch may take
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a program ended. `error` None: well, and under the allocator and settings intended."""
+    """How a program ended. `error` None: well, under the intended allocator and settings."""
 
     status: int
     error: str | None
@@ -41,7 +41,7 @@ class Ended:
     proof: proofs.Proof | None = None
 
     def facts(self) -> dict[str, str]:
-        """What is known only now, for the last lines of the CSV."""
+        """The facts known only at the end, for the last lines of the CSV."""
         facts = {}
         if self.ops is not None:
             facts["operations"] = str(self.ops)
@@ -51,9 +51,10 @@ class Ended:
 
 
 def os_calls(text: str) -> int | None:
-    """System calls of all kinds by the allocator's own last line at exit.
+    """The number of system calls of all kinds, from the last statistics line of the allocator at
+    exit.
 
-    None where there is no line, or one by a library that counted only some kinds.
+    None where there is no such line, or where the library counted only some kinds.
     """
     lines = OS_STATS.findall(text)
     counted = re.search(r"\bcalls=(\d+)", lines[-1]) if lines else None
@@ -62,7 +63,7 @@ def os_calls(text: str) -> int | None:
 
 @dataclass(frozen=True)
 class Started:
-    """What is started: its whole environment, and the settings that must be in effect in it."""
+    """What is started, its whole environment, and the settings that must be in effect in it."""
 
     argv: Sequence[str]
     library: Library
@@ -73,7 +74,7 @@ class Started:
     def benchmark(
         cls, argv: Sequence[str], library: Library, settings: Mapping[str, str]
     ) -> "Started":
-        """In the small known environment of every benchmark, with the statistics at exit."""
+        """A benchmark in the small known environment of them all, with the statistics at exit."""
         process = Process(
             argv=tuple(argv),
             library=library,
@@ -86,14 +87,15 @@ class Started:
 def run_epochs(what: Started, epoch_s: float, on_epoch: OnEpoch) -> Ended:
     """Runs a program that prints a CSV line per epoch and then a JSON line.
 
-    It is killed when it stops printing: after the first epoch by a minute and ten epochs.
+    It is killed when it prints nothing for WARM_UP_S and an epoch or, once it has printed, for a
+    minute and ten epochs.
     """
     names: list[str] = []
     rest: list[str] = []
     epochs = 0
 
     def take(line: str) -> None:
-        """Tells epochs from the result lines after them."""
+        """Takes a line: the names, an epoch, or one of the result lines behind them."""
         nonlocal names, epochs
         if not names and line.startswith("epoch,"):
             names = epochs_csv.parse_names(line)
@@ -128,7 +130,8 @@ def ended(
     epochs: int,
     late: str | None = None,
 ) -> Ended:
-    """`late`: why it was killed. One that ended well must have been what it was meant to be."""
+    """How a program ended. `late`: why it was killed. One with status 0 must have run under the
+    intended library and settings."""
     error = late or (
         children.how_ended(status, said)
         if status != 0
@@ -141,7 +144,8 @@ def ended(
 def started(
     what: Started, proof_file: Path, stdout: int | IO[bytes], stderr: IO[bytes]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Nothing that was started outlives this, Ctrl-C included."""
+    """Starts the program; nothing that was started outlives the context, Ctrl-C included. LabError
+    where it cannot be started."""
     try:
         environment = {**what.environment, "HAKMEM_PROOF": str(proof_file)}
         child = children.start(what.argv, env=environment, stdout=stdout, stderr=stderr)
@@ -158,7 +162,8 @@ def started(
 def _read_lines(
     child: subprocess.Popen[bytes], epoch_s: float, take: Callable[[str], None]
 ) -> str | None:
-    """Feeds its lines until it ends; kills it, and says so, where they stop coming."""
+    """Feeds the child's lines to `take` until it ends. If no more come it kills the child, and
+    returns a sentence that says so."""
     assert child.stdout is not None
     descriptor = child.stdout.fileno()
     patience = WARM_UP_S + epoch_s
@@ -187,7 +192,7 @@ ROLLUP = {
     "anonhuge_kb": "AnonHugePages",
 }
 GRACE_S = 5.0  # between asking a program to end and killing it
-# By which no program ends that was only asked to.
+# Signals of crashes: a program that was only asked to end does not end by them.
 CRASHES = {
     *(signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE),
     *(signal.SIGTRAP, signal.SIGSYS),
@@ -195,9 +200,10 @@ CRASHES = {
 
 
 def _counts(pid: int) -> tuple[int, Row] | None:
-    """When the process started, and what the kernel has counted of it since.
+    """When the process started, and what the kernel has counted of it since, in page faults and
+    seconds.
 
-    None where it is gone; a zombie has no memory to read either.
+    None where the process is gone or a zombie, which has no memory to read.
     """
     fields = host.stat_of(pid)
     if not fields or fields[0] in "ZX":
@@ -208,7 +214,7 @@ def _counts(pid: int) -> tuple[int, Row] | None:
 
 
 def _memory(pid: int) -> Row | None:
-    """None where the process is gone; an error where it is another user's."""
+    """The process's memory in KiB; None where it is gone. LabError where it is another user's."""
     try:
         texts = [Path(f"/proc/{pid}/{name}").read_text() for name in ("smaps_rollup", "status")]
     except PermissionError:
@@ -223,9 +229,10 @@ def _memory(pid: int) -> Row | None:
 
 
 def sample(pid: int, epoch_s: float, seconds: float | None, on_epoch: OnEpoch) -> int:
-    """One epoch after the other until the process ends or the time is over; returns how many.
+    """Samples one epoch after the other until the process ends or the time is over; returns how
+    many.
 
-    Only the process itself is read, none of its children.
+    Only the process itself is read, none of its children. LabError where there is no such process.
     """
     before = _counts(pid)
     if before is None:
@@ -256,10 +263,10 @@ def _line(row: Mapping[str, float]) -> str:
 def run(
     what: Started, epoch_s: float, seconds: float | None, log: Path, on_epoch: OnEpoch
 ) -> Ended:
-    """Starts a command and samples it; what it prints goes into `log`.
+    """Starts a command and samples it; its output goes into `log`.
 
-    After `seconds` it is asked to end, and killed if it does not: that is no failure, but a crash
-    on the way is. Without them it runs to its own end.
+    After `seconds` it is asked to end, and killed after GRACE_S: neither is a failure, but a crash
+    before that is. Without `seconds` it runs to its own end.
     """
     with scratch.folder("soak") as folder, _output(log) as (out, older):
         proof_file = folder / "proof.jsonl"
@@ -270,7 +277,7 @@ def run(
 
         with started(what, proof_file, out, out) as child:
             epochs = sample(child.pid, epoch_s, seconds, seen)
-            # It may also have vanished for sampling a moment before it can be waited for.
+            # An ended process may be gone for sampling shortly before it can be waited for.
             alive = child.poll() is None and _counts(child.pid) is not None
             stopped = seconds is not None and alive
             if stopped:
@@ -288,8 +295,8 @@ def run(
 
 @contextlib.contextmanager
 def _output(log: Path) -> Iterator[tuple[IO[bytes], Path]]:
-    """The file for what a program prints, and where an older one waits: unless that is removed, it
-    comes back in the end. A silent program leaves none."""
+    """The file for the program's output, and the path where an older one waits: it is put back at
+    the end unless the caller has removed it. A silent program leaves no file."""
     older = log.with_name(f".{log.name}.older")
     if log.is_file():
         log.rename(older)
@@ -304,7 +311,7 @@ def _output(log: Path) -> Iterator[tuple[IO[bytes], Path]]:
 
 
 def mapped_allocator(pid: int) -> str:
-    """What can be said about a process that runs already: a sign, no proof."""
+    """What the mappings of a running process say of its allocator: a sign, no proof."""
     mappings = host.read(f"/proc/{pid}/maps")
     if mappings is None and not Path(f"/proc/{pid}").exists():
         raise LabError(f"there is no process {pid}")

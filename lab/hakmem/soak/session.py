@@ -33,7 +33,7 @@ Runner = Callable[[OnEpoch], Ended]
 
 @dataclass(frozen=True)
 class Plan:
-    """A soak to be run. `what` is to be recorded of it; None: nothing is."""
+    """A soak to be run. `what` is recorded with it; None: nothing is recorded."""
 
     title: str
     facts: Mapping[str, str]
@@ -43,10 +43,10 @@ class Plan:
 
 
 class Csv(contextlib.AbstractContextManager["Csv"]):
-    """The file while the soak runs: each line goes out whole and at once.
+    """The file while the soak runs: each line is written whole, and flushed.
 
-    What was there before stays until there is something to write; a new file that is still empty
-    at the end is removed.
+    A file that was there before stays until there is something to write; a new one that is still
+    empty at the end is removed.
     """
 
     def __init__(self, path: Path, facts: Mapping[str, str]) -> None:
@@ -106,8 +106,8 @@ def facts_of(what: Started) -> dict[str, str]:
 
 
 def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
-    """Runs, writes, analyses, prints and records it. LabError where the program failed; that it
-    crashed, or had to be killed, is recorded, for a failure is a result too."""
+    """Runs, writes, analyses, prints and records a soak. LabError where the program failed; a crash
+    or a kill is recorded before, because a failure is a result too."""
     what = plan.what
     sides = {BASE: Cell(what.library.name, what.library)} if what else {}
     facts = Facts.of(sides, own_argv())
@@ -120,7 +120,7 @@ def run(plan: Plan, run_it: Runner, console: Console) -> Analysis:
         terminal.say(console, f"written: {plan.path}")
     found: dict[str, object] = {"failures": {plan.title: ended.error}, "ok": False}
     if ended.error is None:
-        if not ended.epochs:  # gone so soon that nothing of it was read
+        if not ended.epochs:  # ended before it could be sampled
             raise LabError(f"{plan.title} ended before its first epoch")
         analysis = soak_analysis.analyze(epochs_csv.parse(plan.path.read_text(encoding="utf-8")))
         view.print_analysis(console, analysis)
@@ -163,9 +163,10 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
 
 
 def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
-    """What was run, as the audit looks for it: a program of ours with its definition's hash.
+    """What was run, in the form in which the audit looks for it: a program of ours with the hash of
+    its definition.
 
-    Nothing where a program of ours has no source: then all of bench/ must stay as it was.
+    Empty where a program of ours has no source: then the audit wants all of bench/ unchanged.
     """
     program = Path(argv[0])
     ours = program.resolve().parent == project.bench_dir().resolve()
@@ -184,7 +185,7 @@ def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
 def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
     """The figures of a soak that a document may cite, in base units.
 
-    A percentile that its epochs do not carry is none of them.
+    Percentiles that the epochs do not carry are left out.
     """
     found: dict[str, tuple[float | None, str]] = {
         "calls_per_op": (analysis.calls_per_op, "calls/op"),
@@ -206,9 +207,9 @@ def metrics(analysis: Analysis) -> dict[str, dict[str, object]]:
 
 
 def _drifts(analysis: Analysis) -> dict[str, dict[str, object]]:
-    """The change over the run with its interval; `margin` is how much of it is called nothing.
+    """The drifts over the run with their intervals; a change within `margin` counts as none.
 
-    The interval is that of this run's series: it says nothing of how another run may drift.
+    An interval is that of this run's series: it says nothing of how another run may drift.
     """
     result: dict[str, dict[str, object]] = {}
     for column, found in analysis.drift.items():

@@ -12,10 +12,10 @@ from hakmem import terminal, words
 from hakmem.paired.session import duration
 from hakmem.soak.analysis import BLOCKS, CV_GATE, Analysis, Distribution, Drift
 
-SHOWN = 240  # epochs in the moving picture
+SHOWN = 240  # epochs in the live charts
 NOT_CARRIED = "*"
 
-# Column: what it is called here, its unit, and what the column's unit is multiplied with.
+# Column: its name here, its unit, and the factor from the column's unit to that.
 NAMES = {
     "ops_per_s": ("throughput", "M ops/s", 1e-6),
     "ops_per_cpu_s": ("throughput by CPU", "M ops/s", 1e-6),
@@ -39,7 +39,7 @@ def shown(name: str, value: float | None, unit: bool = True) -> str:
 
 
 class Watch:
-    """The live view; on something that is no terminal it prints nothing."""
+    """The live view; where the console is no terminal it shows nothing."""
 
     def __init__(self, console: Console, title: str, seconds: float | None) -> None:
         self._title, self._seconds = title, seconds
@@ -70,7 +70,7 @@ class Watch:
         table.add_row(*(shown(name, row[name]) for name in known))
         try:
             charts = [self._chart(name) for name in ("ops_per_s", "rss_kb") if name in row]
-        except ImportError:  # Debian has no package of it
+        except ImportError:  # Debian has no package of plotext
             charts = [Text("no curves: Python's plotext is not installed", style="dim")]
         return Group(
             Text(f"{self._title}: {duration(at)}{length}, epoch {row['epoch']:.0f}", style="bold"),
@@ -79,7 +79,7 @@ class Watch:
         )
 
     def _chart(self, name: str) -> Text:
-        import plotext  # here, because it is slow to load and only a terminal needs it
+        import plotext  # imported late: slow to load, and only a terminal needs it
 
         title, unit, factor = NAMES[name]
         values = [value * factor for value in self._columns[name][-SHOWN:]]
@@ -108,7 +108,7 @@ def print_analysis(console: Console, analysis: Analysis) -> None:
 
 
 def levels(analysis: Analysis) -> list[dict[str, str]]:
-    """By column the plateau, and where it is judged the drift with its margin and state."""
+    """For each column the plateau and, where it is judged, the drift with its margin and state."""
     made = []
     for name in (name for name in NAMES if name in analysis.plateau):
         row = {"name": NAMES[name][0], "plateau": shown(name, analysis.plateau[name])}
@@ -132,7 +132,7 @@ def _table(analysis: Analysis) -> Table:
 
 
 def drift_words(name: str, drift: Drift) -> str:
-    """In the unit of the plateau beside it."""
+    """The drift with its interval, in the unit of the plateau beside it."""
     if drift.blocks == 0:
         return f"under {BLOCKS} epochs"
     middle, *ends = (shown(name, v, unit=False) for v in (drift.per_run, drift.low, drift.high))
@@ -167,7 +167,7 @@ def not_carried(analysis: Analysis) -> list[str]:
 
 
 def distribution_lines(analysis: Analysis) -> list[str]:
-    """What the table shows, a line for each column."""
+    """The table of distributions, as a line for each column."""
     return [
         f"{NAMES[name][0]} of the epochs, {NAMES[name][1]}: "
         + ", ".join(f"{label} {text}" for label, text in figures(name, found).items())
