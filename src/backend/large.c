@@ -74,11 +74,13 @@ static bool learn(const hk_range_t *range, bool ends) {
 
 /* This thread's latest huge block of fresh memory. Not another thread's: a look at a page may have
  * to wait for it, which a thread that fills missing pages (userfaultfd) must not do. */
-static _Thread_local hk_range_t latest;
+static _Thread_local hk_range_t latest; /* its start inverted: for a leak search it is no pointer */
+
+static char *inverted(const char *start) { return (char *)~(uintptr_t)start; }
 
 /* Called when the block is freed or moves. (A free by another thread shows in the page map.) */
 static void forget(const char *start) {
-    if (latest.start == start)
+    if (latest.start == inverted(start))
         latest.start = NULL;
 }
 
@@ -111,14 +113,15 @@ static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, 
         hk_heap_collect_pending();
     if (bytes % HK_UNIT != 0)
         return hk_region_take(bytes, align, 0, range, dirty);
-    if (latest.start != NULL && hk_map_kind(latest.start) == HK_KIND_HUGE)
-        learn(&latest, false);
+    const hk_range_t before = {inverted(latest.start), latest.bytes, latest.mixed};
+    if (latest.start != NULL && hk_map_kind(before.start) == HK_KIND_HUGE)
+        learn(&before, false);
     const size_t dense = hk_min(dense_bytes(n), front);
     if (!hk_region_take_front(bytes, align, dense, front, range, dirty))
         return false;
     if (*dirty != 0)
         return true;
-    latest = *range;
+    latest = (hk_range_t){inverted(range->start), range->bytes, range->mixed};
     if (dense != 0)
         hk_huge_pages_try(range->start, dense);
     else

@@ -101,9 +101,12 @@ static char *map_and_commit(size_t bytes, size_t align) {
 }
 
 /* Empties the cache for a request of `bytes`, unless that could not be met even then. True:
- * something was given back. */
+ * something was given back, by this thread or another. */
 static bool make_room(size_t bytes, size_t counted) {
-    return hk_region_cached() != 0 && !hk_limit_excludes(bytes, counted) && hk_region_trim() != 0;
+    if (hk_limit_excludes(bytes, counted))
+        return false;
+    const bool given = hk_region_cached() != 0 && hk_region_trim() != 0;
+    return hk_region_await() || given;
 }
 
 /* If the system refuses, it may be for want of mappings, so the spare ones go; then the cache goes.
@@ -157,7 +160,8 @@ static size_t move_free(hk_range_t from, char *to) {
             hk_held_drop(step); /* the place of this step */
             hk_held_add(from.bytes - at);
             hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
-            hk_region_keep((hk_range_t){from.start + at, from.bytes - at, from.mixed});
+            /* not kept: the largest range would be tried first again, each time in vain */
+            hk_region_unmap((hk_range_t){from.start + at, from.bytes - at, from.mixed});
             return at;
         }
     }

@@ -239,7 +239,8 @@ static hk_range_t shed_locked(size_t bytes, bool *given) {
     return bytes == 0 ? (hk_range_t){0} : cut_end_locked(bytes, TOP);
 }
 
-bool hk_region_unmap(hk_range_t range) {
+/* False: the system refused, and the range's memory, or all of it, stays. */
+static bool give_up(hk_range_t range) {
     /* where addresses are bounded, mappings are not what is short */
     if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
         return true;
@@ -256,6 +257,30 @@ bool hk_region_unmap(hk_range_t range) {
     return false;
 }
 
+/* Ranges on their way back to the system are in no thread's reach, and are held until they have
+ * gone. */
+static _Atomic size_t leaving; /* atomic: any thread; bytes; written before the lock is given up */
+
+static bool unmap_leaving(hk_range_t range) {
+    const bool gone = give_up(range);
+    hk_sub_relaxed(&leaving, range.bytes);
+    return gone;
+}
+
+bool hk_region_unmap(hk_range_t range) {
+    hk_add_relaxed(&leaving, range.bytes);
+    return unmap_leaving(range);
+}
+
+bool hk_region_await(void) {
+    enum { TRIES = 2000 }; /* about 100 ms: in a child made past the fork handlers it is for ever */
+    const bool any = hk_load_relaxed(&leaving) != 0;
+    hk_assert(hk_lock_may_take(HK_RANK_REGION)); /* which a thread that unmaps may want */
+    for (unsigned tries = 0; hk_load_relaxed(&leaving) != 0 && tries < TRIES;)
+        tries += hk_lock_pause(tries);
+    return any;
+}
+
 void hk_region_keep(hk_range_t range) {
     hk_walk(hk_range_is_valid(range));
     hk_walk(hk_map_is_valid(range.start, hk_slices_of(range.bytes)));
@@ -268,8 +293,9 @@ void hk_region_keep(hk_range_t range) {
     bool given = false;
     hk_range_t shed = kept ? shed_locked(left, &given) : range;
     while (shed.bytes != 0) {
+        hk_add_relaxed(&leaving, shed.bytes);
         hk_unlock(&lock);
-        if (hk_region_unmap(shed) && given)
+        if (unmap_leaving(shed) && given)
             hk_breath_given(shed.bytes, false);
         hk_lock(&lock);
         left = hk_minus(left, shed.bytes);
@@ -286,10 +312,11 @@ size_t hk_region_purge(size_t most, unsigned *calls) {
     for (const char *limit = TOP; total < most; ++*calls) {
         hk_lock(&lock);
         hk_range_t range = cut_end_locked(most - total, limit);
+        hk_add_relaxed(&leaving, range.bytes);
         hk_unlock(&lock);
         if (range.bytes == 0)
             break;
-        if (hk_region_unmap(range))
+        if (unmap_leaving(range))
             total += range.bytes;
         else
             limit = range.start;

@@ -41,3 +41,7 @@ void hk_region_keep(hk_range_t range);
 /* Unmaps a range. If that is refused, gives up its pages and keeps its addresses in the cache for
  * reuse, or leaks the addresses if there is no slot. False: refused. */
 bool hk_region_unmap(hk_range_t range);
+
+/* Waits, for a moment at most, until no other thread is giving back ranges that it has taken out of
+ * the cache. True if one was. The caller holds no lock that such a thread may want. */
+bool hk_region_await(void);

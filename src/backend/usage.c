@@ -56,7 +56,9 @@ static void count_slab(const hk_slab_t *slab, void *argument) {
     hak_stats_band_t *band = &count->stats->bands[c->band];
     size_t free = hk_load_acquire(&slab->free);
     hk_assert(free <= c->blocks); /* or the subtraction wraps */
-    size_t remote = hk_min(take_remote(slab, c, NULL), c->blocks - free);
+    /* a slab has an owner once it is carved: before that it may have no bitmaps yet */
+    const bool carved = hk_load_acquire(&slab->owner) != NULL;
+    size_t remote = carved ? hk_min(take_remote(slab, c, NULL), c->blocks - free) : 0;
     free += remote;
     count->active[slab->cls] += c->blocks - free;
     band->active += (c->blocks - free) * c->size;

@@ -160,7 +160,8 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
  * *thread may be NULL after it. */
 static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
     hk_thread_flush(*thread, what_waits);
-    hk_threads_cool_orphans();
+    if (what_waits || !hk_guarded()) /* else what an orphan has is mostly its quarantine */
+        hk_threads_cool_orphans();
     hk_crowds_clear();
     hk_heap_collect(&(*thread)->heap);
     hk_large_free_late();
@@ -336,14 +337,15 @@ void *hk_take_block(unsigned cls, size_t n, size_t align) {
     return allocate(cls, n, align, &dirty);
 }
 
-/* Clears up to the end of a page: usable bytes behind that may have no memory, and would get
- * some. */
+/* Clears up to the end of a page: usable bytes behind that may have no memory, and would get some.
+ * Under a guard it clears all: realloc() may hand those bytes out, and they shall show nothing. */
 void *hk_take_clear(size_t n, size_t align) {
     size_t dirty;
     void *p = allocate(0, n, align, &dirty);
     if (p != NULL && dirty != 0) {
         const size_t pages = hk_align_up((uintptr_t)p + n, hk_os_page_size()) - (uintptr_t)p;
-        hk_purge_clear(p, dirty < n ? dirty : hk_min(pages, hk_usable(p)));
+        const size_t end = hk_guarded() ? SIZE_MAX : pages;
+        hk_purge_clear(p, dirty < n ? dirty : hk_min(end, hk_usable(p)));
     }
     return p;
 }

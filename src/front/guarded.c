@@ -436,7 +436,8 @@ void *hk_guarded_realloc(void *p, size_t n) {
     if (known && resized(p, kind, n, true))
         return p;
     void *q = NULL;
-    if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && hk_guard->fences && !hk_sampling())
+    const bool fences = hk_guarded() && hk_guard->fences && !hk_sampling();
+    if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && fences)
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
     if (q == NULL && n > before)
         q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC); /* it may be a sample */

@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "backend/large.h"
+#include "backend/purge.h"
 #include "backend/slab.h"
 #include "base/report.h"
 #include "front/boundary.h"
@@ -134,6 +135,8 @@ void *hk_realloc_unwatched(void *p, size_t n) {
         return p;
     if (hk_large_is(kind) && n > HK_MID_MAX) {
         void *q = resize_large(p, kind, n);
+        if (q != NULL && HK_UNLIKELY(hk_guarded()) && hk_usable(q) > old)
+            hk_purge_clear((char *)q + old, hk_usable(q) - old); /* as if it were allocated now */
         if (q != NULL || fits)
             return q != NULL ? q : p;
     }

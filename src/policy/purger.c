@@ -178,9 +178,11 @@ static bool look(uint64_t mode, bool *breathes) {
     hk_lock(&hk_look_lock);
     hk_look_begin(mode == HK_DECOMMIT_FREE, false);
     while (hk_look_step(mode)) {
+        /* a thread that has just been woken would find the lock taken again */
+        const bool awaited = hk_load_relaxed(&hk_look_lock.sleepers) != 0;
         hk_unlock(&hk_look_lock);
         hk_assert(hk_lock_may_take(HK_RANK_CONFIG)); /* no lock is held: no fork waits for it */
-        if (++count % AT_ONCE == 0)
+        if (++count % AT_ONCE == 0 || awaited)
             rest(REST_MS);
         hk_lock(&hk_look_lock);
     }

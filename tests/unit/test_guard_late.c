@@ -132,6 +132,41 @@ static void nothing_waits(void *unused) {
     _exit(0);
 }
 
+static size_t waiting; /* blocks in the quarantines of all records */
+static void count_waiting(hk_thread_t *thread, void *unused) {
+    hk_quarantine_t *quarantine = hk_load_acquire(&thread->quarantine);
+    (void)unused;
+    for (unsigned cls = 1; quarantine != NULL && cls < HK_CLASS_COUNT; cls++)
+        waiting += hk_quarantine_count(quarantine, cls);
+}
+
+static void *free_some(void *unused) {
+    void *p[64];
+    for (unsigned i = 0; i < 64; i++)
+        p[i] = hak_malloc(100);
+    for (unsigned i = 0; i < 64; i++)
+        hak_free(p[i]);
+    return unused;
+}
+
+/* A refused request for a large block must leave small ones waiting, also those of threads that have ended. */
+static void a_large_refusal_lets_nothing_go(void) {
+    pthread_t id;
+    void *held = hak_malloc(40 * HK_MIB);
+    CHECK(pthread_create(&id, NULL, free_some, NULL) == 0 && pthread_join(id, NULL) == 0);
+    waiting = 0;
+    CHECK(hk_threads_visit(count_waiting, NULL));
+    const size_t before = waiting;
+    CHECK(before != 0);
+    hk_limit_set(hk_held() + HK_MIB);
+    CHECK(hak_malloc(8 * HK_MIB) == NULL);
+    hk_limit_set(0);
+    waiting = 0;
+    CHECK(hk_threads_visit(count_waiting, NULL));
+    CHECK_EQ(waiting, before);
+    hak_free(held);
+}
+
 int main(void) {
     static child_t child;
     hak_free(hak_malloc(1));
@@ -145,4 +180,5 @@ int main(void) {
         prewarmed_order_is_chance();
     what_waits_is_not_allocated();
     a_forks_orphans_let_go();
+    a_large_refusal_lets_nothing_go();
 }
