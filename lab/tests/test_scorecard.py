@@ -141,6 +141,13 @@ def test_means_of_two_suites_are_one_over_all_of_their_rows(site: Site) -> None:
     assert (site.rows()["both"].state, site.rows()["both"].figure) == ("missed", None)
     site.add("suite", suite({"a": 0.8}, oracle=0.9, programs=True))
     assert states(site)["both"] == "met"
+    elsewhere = {**suite({"a": 0.8}, oracle=0.9, programs=True), "host": {"cpu": "another"}}
+    site.add("suite", elsewhere)
+    assert states(site)["programs"] == "met"
+    assert site.rows()["both"].state == "not measured"
+    assert "of another machine: cpu another" in site.rows()["both"].remark
+    site.add("suite", suite({"a": 0.8}, oracle=0.9, programs=True))
+    assert states(site)["both"] == "met"
     site.age()
     assert states(site)["both"] == states(site)["all"]
     of_all(site, "time against the oracle", 'together = ["time"]\n')

@@ -186,7 +186,8 @@ def ab_command(
         better=better,
         floor=floor,
         most=max_blocks,
-        first=min_blocks,
+        # Copies that stopped once B looks no slower would mostly stop on one side.
+        first=max_blocks if aa and not plant else min_blocks,
         seconds=min_seconds,
         seed=seed,
         margin=0.01 if aa else margin,

@@ -20,6 +20,7 @@ from hakmem.audit.citing import Evidence
 from hakmem.ledger import claims
 from hakmem.ledger.store import Record
 from hakmem.paired import suite_record
+from hakmem.process.host import other_machine
 from hakmem.process.settings import tuning
 from hakmem.scorecard.targets import AGAINST, ALONE, MARGIN, NOISE, OVERALL, SAME, VARIATION, Target
 
@@ -320,14 +321,20 @@ def _together(target: Target, parts: Sequence[Row]) -> Row:
     """The geometric mean over all rows of several suites, each row with the same weight.
 
     Each suite is a run of its own, so the errors of their means are independent: the widths of the
-    intervals to either side, in logarithms, add up as squares.
+    intervals to either side, in logarithms, add up as squares. Suites of different machines have no
+    common mean: from one machine to another ratios differ by more than those intervals say.
     """
     bound = _stated(target)
     assert bound is not None
     logs, weights, ids = [], [], []
+    hosts: list[Mapping[str, object]] = []
     for part in parts:
         if part.record is None or part.figure is None or part.figure.ends is None:
             return replace(part, target=target, bound=bound, figure=None)
+        hosts.append(at(part.record.body, "host") or {})
+        if other := other_machine(hosts[-1], hosts[0]):
+            said = f"{part.record.id} is of another machine: {other}"
+            return Row(target, "", "not measured", bound=bound, remark=said)
         logs.append([math.log(end) for end in (part.figure.value, *part.figure.ends)])
         weights.append(_number(at(part.record.body, f"metrics.{part.target.metric}.rows")))
         ids.append(part.record.id)
