@@ -239,7 +239,8 @@ static hk_range_t shed_locked(size_t bytes, bool *given) {
     return bytes == 0 ? (hk_range_t){0} : cut_end_locked(bytes, TOP);
 }
 
-/* False: the system refused, and the range's memory, or all of it, stays. */
+/* False: the system refused to unmap. The pages have gone all the same, and the addresses are cached
+ * or, if the cache cannot take them, lost. */
 static bool give_up(hk_range_t range) {
     /* where addresses are bounded, mappings are not what is short */
     if ((hk_region_is_bounded() || hk_mappings_may_be_taken()) && unmap(range))
