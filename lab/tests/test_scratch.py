@@ -85,8 +85,9 @@ def test_a_polite_end_leaves_no_folder_and_no_process(
     seen: list[Path] = []
 
     def runs() -> object:
+        started = pid_file.exists() and pid_file.read_text().strip()
         seen[:] = temp.iterdir()
-        return pid_file.exists() and pid_file.read_text().strip()
+        return started
 
     words = ("soak", "--epoch-sec", "0.05", "--out", tmp_path / "a.csv", "--", *command)
     done = stand.under(TMPDIR=temp).interrupted(runs, *words, number=number)
