@@ -48,7 +48,7 @@ DIAGNOSES = (
 
 
 # Variables of the user's shell that would change what is built.
-FLAGS = re.compile(r"(^|_)(C|CXX|CPP|LD|RUST)FLAGS(_|$)|^CARGO_PROFILE_")
+FLAGS = re.compile(r"(^|_)(C|CXX|CPP|LD|RUST)FLAGS(_|$)|^CARGO_PROFILE_|JEMALLOC_SYS_")
 COMPILERS = {"cc": "CC", "c++": "CXX", "rustc": "RUSTC"}  # and their variables
 
 
@@ -184,6 +184,7 @@ def _build_one(recipe: Recipe, target: Path) -> None:
         "version": recipe.version,
         "compilers": _compilers(recipe),
         "sources": _sources(recipe, root / "lab" / "peers" / "Cargo.lock"),
+        "build_env": dict(recipe.build_env),
     }
     _install(made, recipe, root / "build" / "peers", stated)
 

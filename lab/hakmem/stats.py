@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import cast
+from typing import TypeVar, cast
 
 from hakmem.lazy import np
+
+T = TypeVar("T")
 
 CORRELATED = 0.2  # lag1 above which neighbours count as correlated
 
@@ -85,3 +87,28 @@ def merge_neighbours(values: Sequence[float]) -> list[float]:
     if len(values) < 4 or lag1(array) <= CORRELATED:
         return list(values)
     return [float(value) for value in pairs(array)]
+
+
+def holm(
+    names: Iterable[str],
+    alpha: float,
+    judge: Callable[[str, float], T],
+    settled: Callable[[T], bool],
+    family: int = 0,
+) -> dict[str, T]:
+    """Holm's rule, which keeps the error rate of several hypotheses together at `alpha`.
+
+    With m of them open `judge` judges each at alpha / m; those that are `settled` leave, and the
+    rest are judged again. `family` counts the open hypotheses where there are more than `names`.
+    """
+    waiting = list(names)
+    done: dict[str, T] = {}
+    count = max(family, len(waiting))
+    while waiting:
+        found = {name: judge(name, alpha / (count - len(done))) for name in waiting}
+        fresh = {name: finding for name, finding in found.items() if settled(finding)}
+        if not fresh:
+            return done | found
+        done |= fresh
+        waiting = [name for name in waiting if name not in fresh]
+    return done

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from hakmem.errors import LabError
 from hakmem.ledger.verify import verify
-from hakmem.paired import ab as ab_module, blocks, cells, protocol, readings
+from hakmem.paired import ab as ab_module, blocks, cells, protocol, readings, recording, work
 from hakmem.paired.blocks import Outcome, Plan, Track, Trial
 from hakmem.paired.work import Work
 from hakmem.process import host, library, provenance
@@ -222,6 +222,8 @@ def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, own: Stand) -
     assert body["cells"][1]["environment"] == {"X": "1"}
     assert body["source"]["commit"]
     assert body["binary"][1]["sha256"]
+    of_program = body["benchmarks"][0]["works"]["prodcons"]["sha256"]
+    assert of_program == host.sha256(own.folder / "bench" / "bench_prodcons")
     assert body["argv"][1:4] == ["ab", "--seed", "5"]
     ids = {record.id for record in records}
     assert set(body["inputs"]) <= ids
@@ -233,6 +235,19 @@ def test_a_verdict_is_recorded_with_everything_it_rests_on(ab: Ab, own: Stand) -
         assert {row["figure"] for row in mine} == {"500000"}
     assert own.output().count('"serving": true') == 4
     assert not verify(own.ledger).problems
+
+
+def test_a_benchmark_that_was_built_anew_meanwhile_is_not_recorded(
+    stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built = stand.elsewhere(tmp_path / "build", benches=True)
+    monkeypatch.setenv("LAB_BUILD_DIR", str(built.folder))
+    works = {"A": work.benchmark("prodcons")}
+    track = Track("prodcons", "target", readings.choose("cpu", "prodcons"), works)
+    recording.track_entry(track)
+    (built.folder / "bench" / "bench_prodcons").write_text("another")
+    with pytest.raises(LabError, match="bench_prodcons was changed during the measurement"):
+        recording.track_entry(track)
 
 
 def test_a_figure_that_does_not_rise_above_its_floor_fails(ab: Ab) -> None:
@@ -322,28 +337,31 @@ def test_the_noise_floor_of_a_host_becomes_the_margin(ab: Ab, own: Stand) -> Non
     paths = [cell["path"] for cell in record.body["cells"]]
     assert len(set(paths)) == 2
     assert record.body["binary"][0]["sha256"] == record.body["binary"][1]["sha256"]
-    # A planted noise floor of 3 % (the interval's half-width). One of another machine is ignored.
-    body = json.loads(json.dumps(record.body))
-    body["metrics"]["prodcons"] |= {"low": math.exp(-0.02), "high": math.exp(0.04)}
+    # Planted, with a half-width of 1.5 %, for a benchmark without another A/A. One of another
+    # machine is ignored.
+    body = json.loads(json.dumps(record.body).replace("prodcons", "larson_2"))
+    body["metrics"]["larson_2"] |= {"low": math.exp(-0.01), "high": math.exp(0.02)}
     own.ledger.append("A/A", {**body, "host": {**body["host"], "cpu": "Planted 9000"}})
-    said = flat(ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout)
+    bench = (*SHORT, "--b", "X=1", "--bench", "larson_2")
+    said = flat(ab(*bench).stdout)
     assert "says nothing here: it is of another machine (cpu Planted 9000)" in said
     assert "margin 1.0 %" in said
     own.ledger.append("A/A", body)
-    assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
-    # An A/A without an interval, or of exact counts (no metric, no floor), is ignored. The last one
-    # has a half-width of 10 %, but the margin is at most 5 %.
-    for change in ({"kind": "range"}, {}):
+    assert "margin 1.5 %" in ab(*bench).stdout
+    # So is an A/A without an interval, or without a metric, and a noisier one.
+    for change in ({"kind": "range"}, {}, {"low": math.exp(-0.1), "high": math.exp(0.1)}):
         other = json.loads(json.dumps(body))
-        other["metrics"]["prodcons"] |= {"low": math.exp(-0.1), "high": math.exp(0.1), **change}
+        other["metrics"]["larson_2"] |= {"low": 1.0, "high": 1.0, **change}
         if not change:
             del other["benchmarks"][0]["metric"], other["benchmarks"][0]["floor"]
         own.ledger.append("A/A", other)
-    assert "margin 3.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
-    body["metrics"]["prodcons"] |= {"low": math.exp(-0.1), "high": math.exp(0.1)}
+    assert "margin 1.5 %" in ab(*bench).stdout
+    # Of another metric there is only a noisy one: it buys 2 %.
+    body["benchmarks"][0]["metric"] = "wall"
+    body["metrics"]["larson_2"] |= {"low": math.exp(-0.1), "high": math.exp(0.1)}
     own.ledger.append("A/A", body)
-    assert "margin 5.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
-    assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "larson_1").stdout
+    assert "margin 2.0 %" in ab(*bench, "--metric", "wall").stdout
+    assert "margin 1.0 %" in ab(*SHORT, "--b", "X=1", "--bench", "prodcons").stdout
 
 
 NOTHING = ("-shared", "-x", "c")  # with /dev/null as source: a library without functions

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -19,7 +20,7 @@ from hakmem.conformance.trial import Result
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.paired.cells import Cell
-from hakmem.process import library, provenance
+from hakmem.process import children, library, provenance
 from hakmem.process.library import Library
 from rich.console import Console
 from standing import Stand, ended, need_built, ran, refused, script, until
@@ -61,9 +62,17 @@ def test_how_a_program_ends_is_what_is_said(
     assert (result.state, result.reason) == (state, reason)
 
 
-def test_a_hang_becomes_a_time_out_and_nothing_outlives_it(tmp_path: Path) -> None:
-    orphan = tmp_path / "orphan"
-    text = f"sleep 600 & echo $! > {orphan}; {SERVED}wait"
+def test_a_hang_becomes_a_time_out_and_nothing_outlives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orphan, reap = tmp_path / "orphan", children._reap
+
+    def once_it_hangs(*arguments: Any) -> Any:
+        assert until(lambda: orphan.exists() and orphan.read_text())
+        return reap(*arguments)
+
+    monkeypatch.setattr(children, "_reap", once_it_hangs)
+    text = f"{SERVED}sleep 600 & echo $! > {orphan}; wait"
     result = tried(tmp_path, text, timeout_s=2)
     assert (result.state, result.reason) == ("broken", "time-out after 2 s")
     assert until(lambda: ended(int(orphan.read_text())))

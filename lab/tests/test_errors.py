@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from hakmem import project
+from hakmem.conformance import cases
+from hakmem.conformance.cases import Case
 from hakmem.errors import LabError
 from hakmem.ledger.store import Ledger
 from hakmem.ledger.verify import verify
@@ -27,6 +29,16 @@ def whole(folder: Path) -> None:
     problems = verify(Ledger(folder)).problems
     assert not problems, problems
     assert not [path for path in folder.rglob("*") if path.name.startswith(".")]
+
+
+def of_scripts(own: Stand, folder: Path, text: str) -> Stand:
+    """A copy of the build in `folder`, each program of which is this shell script."""
+    made = own.elsewhere(folder, benches=True)
+    for path in (made.folder / "bench").iterdir():
+        if path.suffix != ".so":
+            path.unlink()
+            script(path, text)
+    return made
 
 
 # ---- what is not there ----
@@ -232,14 +244,18 @@ def test_a_ledger_without_permission_is_named(own: Stand) -> None:
     ids=" ".join,
 )
 def test_nothing_is_measured_for_a_ledger_that_cannot_be_written(
-    own: Stand, tmp_path: Path, call: tuple[str, ...]
+    own: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").touch()
     mark = tmp_path / "ran"
-    # These commands have their own work; the others run the program that they are given.
+    marking = of_scripts(own, tmp_path / "build", f"touch {mark}")
+    case = script(tmp_path / "case", f"touch {mark}")
+    only = [Case("errno_kept", "It is promised.", case, case)]
+    monkeypatch.setattr(cases, "all_cases", lambda: only)
+    # These commands run programs of the build; the others run the program that they are given.
     alone = "--bench" in call or call[0] in ("matrix", "conformance", "replay")
     words = call if alone else (*call, "--", "touch", mark)
-    done = own.call(*words, LAB_LEDGER=str(tmp_path / "file" / "led"))
+    done = marking.call(*words, LAB_LEDGER=str(tmp_path / "file" / "led"))
     refused(done, f"cannot write into {tmp_path / 'file'}; --no-record measures all the same")
     assert done.stdout == ""
     assert not mark.exists()
@@ -313,11 +329,9 @@ def test_a_reader_that_leaves_early_is_no_error_message(own: Stand) -> None:
 @pytest.fixture
 def hanging(own: Stand, tmp_path: Path) -> Iterator[Stand]:
     """A build whose programs append their process number to tmp_path/mark and hang."""
-    hanging = own.elsewhere(tmp_path / "build", benches=True)
-    names = [p for p in (hanging.folder / "bench").iterdir() if p.suffix != ".so"]
-    for path in (*names, tmp_path / "tools" / "hang"):
-        path.unlink(missing_ok=True)
-        script(path, f"echo $$ >> {tmp_path}/mark\nexec sleep 600")
+    text = f"echo $$ >> {tmp_path}/mark\nexec sleep 600"
+    hanging = of_scripts(own, tmp_path / "build", text)
+    script(tmp_path / "tools" / "hang", text)
     (tmp_path / "m.toml").write_text(MATRIX)
     yield hanging
     for pid in marked(tmp_path):

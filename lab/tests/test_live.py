@@ -76,9 +76,11 @@ def answering(answer: Callable[[str], bytes]) -> Iterator[str]:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield "@" + name
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
+        try:
+            yield "@" + name
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
 
 
 @contextmanager

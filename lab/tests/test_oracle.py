@@ -115,3 +115,21 @@ def test_a_mean_of_intervals_over_several_looks_covers_as_often_as_it_says(
             wider.append(math.log(older["high"] / older["low"], mean["high"] / mean["low"]))
     assert 0.93 <= np.mean(covered) <= 0.985
     assert 1.6 < np.mean(wider) < 2.4
+
+
+def test_means_against_several_rivals_share_one_error_rate() -> None:
+    """A mean that excludes 1 alone does not among eight; one that is settled leaves the others a
+    larger share."""
+
+    def entries(errors: float) -> list[dict[str, float]]:
+        return [{"value": math.exp(0.1 * errors), "low": 0.1, "high": 10.0, "error": 0.1}]
+
+    alone = oracle.means_of_all({"a": entries(2.2)})["a"]
+    assert alone["low"] > 1
+    equal = {name: entries(0.0) for name in "bcdefgh"}
+    among = oracle.means_of_all({"a": entries(2.2), **equal})
+    assert among["a"]["low"] < 1 < among["a"]["high"]
+    assert among["a"]["alpha"] == pytest.approx(0.05 / 8)
+    clear = oracle.means_of_all({"a": entries(5.0), **equal})
+    assert clear["a"]["low"] > 1
+    assert clear["b"]["alpha"] == pytest.approx(0.05 / 7)

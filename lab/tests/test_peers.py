@@ -41,6 +41,7 @@ def add_recipe(root: Path, name: str = "tiny", tools: str = "[]") -> Path:
         f'[package]\nname = "peer-{name}"\n'
         f'[package.metadata.peer]\nversion = "7.1"\ntools = {tools}\n'
         '[package.metadata.peer.env]\nTINY_MODE = "fast"\n'
+        '[package.metadata.peer.build_env]\nJEMALLOC_SYS_TINY = "1"\n'
     )
     return root / "build" / "peers"
 
@@ -193,6 +194,7 @@ def test_the_real_workspace_is_read() -> None:
     known = peers.recipes()
     assert {"jemalloc", "mimalloc", "mimalloc2", "snmalloc", "tcmalloc"} <= set(known)
     assert known["tcmalloc"].env == {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"}
+    assert known["jemalloc"].build_env == {"JEMALLOC_SYS_WITH_LG_VADDR": "48"}
     assert all(tool in peers.TOOLS for recipe in known.values() for tool in recipe.tools)
 
 
@@ -278,7 +280,7 @@ def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
     (root / "lab" / "peers" / "Cargo.lock").write_text(LOCK)
     made = shared_library(root, BUMP_ALLOCATOR).path
     plain = [f"{of}FLAGS" for of in ("C", "CXX", "CPP", "LD", "RUST")]
-    flags = [*plain, "CFLAGS_x86_64", "HOST_CFLAGS"]
+    flags = [*plain, "CFLAGS_x86_64", "HOST_CFLAGS", "JEMALLOC_SYS_WITH_LG_PAGE"]
     of_cargo = ("BUILD_RUSTFLAGS", "ENCODED_RUSTFLAGS", "TARGET_X_RUSTFLAGS", "PROFILE_RELEASE_LTO")
     for name in (*flags, *(f"CARGO_{name}" for name in of_cargo)):
         monkeypatch.setenv(name, "planted")
@@ -290,10 +292,12 @@ def test_a_users_flags_build_no_other_peer_and_what_built_it_is_stated(
     assert build("tiny")[-1].startswith("1 of 1 peers ready")
     seen = (root / "seen").read_text().splitlines()
     assert [line for line in seen if line.endswith("=planted")] == ["KEPT=planted"]
+    assert "JEMALLOC_SYS_TINY=1" in seen
     stated = json.loads((folder / "tiny.json").read_text())
     assert stated["version"] == "7.1"
     assert stated["compilers"]["cc"] == "planted compiler 1"
     assert stated["sources"] == {"core 1.5": "aa", "shared 2.0": "cc"}
+    assert stated["build_env"] == {"JEMALLOC_SYS_TINY": "1"}
 
 
 @pytest.mark.parametrize("complete", [True, False])

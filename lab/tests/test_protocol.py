@@ -122,10 +122,13 @@ def test_looks_end_with_the_last_block() -> None:
     assert protocol.looks(16) == (8, 12, 16)
 
 
-def test_the_margin_is_one_per_cent_or_the_noise_floor() -> None:
-    assert protocol.margin(None) == 0.01
-    assert protocol.margin(stats.Interval(0, -0.004, 0.006, "x")) == 0.01
-    assert protocol.margin(stats.Interval(0, -0.03, 0.05, "x")) == pytest.approx(0.04)
+def test_the_margin_is_the_noise_floor_and_no_noisy_run_buys_a_wide_one() -> None:
+    quiet, middling, noisy = (stats.Interval(0, -w, w, "x") for w in (0.004, 0.015, 0.2))
+    assert protocol.margin([]) == protocol.margin([quiet]) == 0.01
+    assert protocol.margin([middling]) == pytest.approx(0.015)
+    assert protocol.margin([noisy]) == 0.02
+    assert protocol.margin([middling, noisy]) == pytest.approx(0.015)
+    assert protocol.margin([quiet, noisy]) == 0.01
 
 
 def family_error(holm: bool, rng: np.random.Generator) -> bool:

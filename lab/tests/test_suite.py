@@ -20,6 +20,7 @@ from hakmem.process import host, lock, provenance
 from hakmem.process.sample import Sample
 from hakmem.report import cli as report_cli, suites
 from hakmem.report.records import Asked
+from hakmem.suite import LATENCIES
 from rich.console import Console
 from standing import refused
 from suite_world import PEAKS, World
@@ -183,11 +184,50 @@ def test_of_single_calls_all_percentiles_are_judged_and_shown(world: World) -> N
     columns = suite_table.LATENCIES
     table = suite_table.figures("benchmark", body["rows"], columns).splitlines()
     assert table[0].count("|") == len(columns) + 2
-    assert table[2] == "| latency_1 |" + " **10.0** · 20.0 · 8.00 rival.so |" * len(columns)
+    figures = ["10.5** · 21.0 · 8.40" if "p50" in c[0] else "10.0** · 20.0 · 8.00" for c in columns]
+    assert table[2] == "| latency_1 |" + "".join(f" **{cell} rival.so |" for cell in figures)
     assert table[2] in suite_table.markdown(body, "2026-01-01")
     assert "| free p9999 of single calls, ns |" in table[0]
     row["reading"], row["unit"] = "CPU time", "ns CPU/op"
     assert "CPU time, ns CPU/op" in suite_table.figures("benchmark", [row], columns)
+
+
+def test_figures_of_single_calls_are_whole_ticks_of_a_clock(world: World) -> None:
+    """A call may take half a tick more or less than the clock says, and none takes no time."""
+    ticks = {name: {"A": 4, "B": 7, "C": 9} for name in LATENCIES}
+    ticks |= {"malloc_p50": {"A": 1, "B": 0, "C": 3}, "free_p50": {"A": 2, "B": 0, "C": 2}}
+
+    def whole(trial: Trial) -> Sample:
+        sample = world.sampler(trial)
+        of_calls = {f"{name}_ns": 10.0 * by[trial.letter] for name, by in ticks.items()}
+        if trial.letter == "B" and trial.round % 2:
+            of_calls["malloc_p50_ns"] = 10.0
+        return replace(sample, result={**sample.result, **of_calls})
+
+    suite_run.run(world.request("latency_1"), Console(file=io.StringIO()), whole)
+    (part,) = world.own.records("comparison")
+    assert part.body["tick_ns"] == 10
+    found = {
+        (kind, rival): entry[5]
+        for kind in ("malloc_p50", "free_p50", "malloc_p99")
+        for rival, entry in part.body["ratios"][kind].items()
+    }
+    assert found == {
+        ("malloc_p50", "system"): "undecided",  # one tick, and one or none
+        ("malloc_p50", "rival.so"): "win",
+        ("free_p50", "system"): "loss",  # two ticks, and none
+        ("free_p50", "rival.so"): "undecided",
+        ("malloc_p99", "system"): "win",
+        ("malloc_p99", "rival.so"): "win",
+    }
+    value, low, high, *_ = part.body["ratios"]["free_p50"]["rival.so"]
+    assert (value, low, high) == pytest.approx((1, 15 / 25, 25 / 15), rel=1e-4)
+    # Older records took ticks for times: their ties are none.
+    older = {**part.body, "ratios": {"free_p50": {"system": [1.0, 0.99, 1.01, 0, 20, "tie"]}}}
+    name = "latency_1 free_p50 against system"
+    assert suite_record.metrics(older)[name]["verdict"] == "tie"
+    del older["tick_ns"]
+    assert suite_record.metrics(older)[name]["verdict"] == "undecided"
 
 
 def test_what_the_shell_sets_is_said(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

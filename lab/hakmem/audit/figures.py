@@ -6,7 +6,7 @@ one figure, so that it is shown whole. Pure.
 
 import html
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 # ---- numbers ----
 
@@ -59,7 +59,8 @@ LINK = r"""(?:\s?[:=≈~<>≤≥(]|\s(?i:of|is|was|are|were|at|to|by|from|about|
 # What follows such a number: no unit, and no noun that it counts ("throughput at 8192 slots").
 ALONE = r"""(?![\w%-])(?!\.\d)(?!\s(?!(?:with|without|and|or|on|at|in|for|than|when|where|but|to|by
     |against|vs|versus|instead|from|as|while|here|now|under|after|before)\b)[A-Za-z])"""
-RIVAL = r"(?i:\b(?:\w+malloc|glibc|musl|the\sC\slibrary|the\ssystem)\b)"
+RIVAL = r"""(?i:\b(?:\w+malloc\d?|glibc|musl|gperftools
+    |the\s(?:C\slibrary|system|oracle|(?:best|leanest)\srival))\b)"""
 
 # ---- units ----
 
@@ -122,6 +123,8 @@ _FORMS = (
         (?:(?:the|its|their|our|[\w']+'s)\s)?(?:[\w']+'s\s|peak\s|resident\s)?{QUANTITY}
         | {PART}\s{THAN}(?:\s{QUANTITY})?"""
     ),
+    # about 12 (of nothing that is named)
+    _form(rf"\b(?i:about|around|roughly|nearly|almost|approximately)\s{AMOUNT}{ALONE}"),
     # 0.92 of the system's time, 0.92 of glibc
     _form(rf"{DECIMAL}\sof\s(?:(?:[\w']+\s){{0,3}}?{QUANTITY}|{RIVAL})"),
     # cuts the peak in half, memory fell by a third
@@ -182,6 +185,8 @@ _LIMIT = _form(
     | \b0\sto\s\d+\s{BYTES}"""
 )
 
+# The line below a table's titles, with or without a bar at its ends.
+_RULE = re.compile(r" ?\|?(?: ?:?-+:? ?\|)+(?: ?:?-+:?)? ?")
 # In a table the unit may stand in the column's title, or in a cell of the row.
 _TITLE_UNIT = re.compile(
     r"(?<!')\b[kMGmµμn]?(?:ops?|s|sec)\b|%|÷|×|cycles|instructions|faults|misses|CPU/|RSS"
@@ -197,10 +202,12 @@ _MARKUP = (
 
 def figures(block: str) -> Iterator[tuple[int, str]]:
     """Each figure of a paragraph, list or table: its line, counted from 0, and its words."""
-    plain = _plain(block)
-    if plain.startswith("|"):
-        yield from _table_figures(plain)
-        return
+    whole = _plain(block).split("\n")
+    rule = next((n for n, line in enumerate(whole) if n and _RULE.fullmatch(line)), None)
+    table = rule - 1 if rule else 0 if whole[0].startswith("|") else len(whole)
+    for line, cell in _table_figures(whole[table:]):
+        yield table + line, cell
+    plain = "\n".join(whole[:table])
     for start, end in _spans(plain, bool(_OF_MEMORY.search(plain))):
         yield plain.count("\n", 0, start), " ".join(plain[start:end].split())
     for sentence in _DIVIDED.finditer(plain):
@@ -229,10 +236,10 @@ def _spans(text: str, sizes: bool) -> list[tuple[int, int]]:
     return found
 
 
-def _table_figures(block: str) -> Iterator[tuple[int, str]]:
+def _table_figures(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
     """Cells with a figure, and those with a number whose unit their column or row states."""
     titles: list[str] = []
-    for line, row in enumerate(block.splitlines()):
+    for line, row in enumerate(lines):
         cells = row.strip().strip("|").split("|")
         titles = titles or cells
         sizes = any(_OF_MEMORY.search(text) for text in (*titles, *cells))

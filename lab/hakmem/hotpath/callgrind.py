@@ -77,16 +77,12 @@ def refusal() -> str | None:
 
 
 def argv(folder: Path) -> list[str]:
-    """The words that start a program with instructions counted, predictor and caches simulated."""
-    return [*counting(folder), "--branch-sim=yes", "--cache-sim=yes"]
-
-
-def counting(folder: Path) -> list[str]:
-    """The words that start a program with instructions counted, and nothing else.
+    """The words that start a program with instructions counted, predictor and caches simulated.
 
     Each process writes a file of its own: that of a forked one must not replace its parent's.
     """
-    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={profile_of(folder, '%p')}"]
+    out = f"--callgrind-out-file={profile_of(folder, '%p')}"
+    return ["valgrind", "--tool=callgrind", out, "--branch-sim=yes", "--cache-sim=yes"]
 
 
 def profile_of(folder: Path, pid: object) -> Path:

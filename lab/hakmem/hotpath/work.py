@@ -112,6 +112,7 @@ class Workload:
             "arguments": [*self.work.arguments, *self.more],
             "amounts": {use: [a.small, a.large] for use, a in uses.items() if a},
             "definition": provenance.definition(command, project.source_dir()) if command else None,
+            "sha256": self.work.sha256 or None,
         }
         return {"name": self.name, "works": {command.name if command else self.name: entry}}
 
@@ -138,8 +139,8 @@ def benchmark(name: str, given: Amounts | None = None) -> Workload:
         name = command.name
     if command.starts or not any(AMOUNT in a for a in command.arguments):
         raise LabError(f"{name} has no operations in its own process that could be counted")
-    provenance.require_program(project.bench_dir() / command.executable, project.source_dir())
-    return Workload(name, Work(command.name, command=command), more, given)
+    sha256 = paired_work.digest(command)
+    return Workload(name, Work(command.name, command=command, sha256=sha256), more, given)
 
 
 def own(argv: Sequence[str], given: Amounts | None = None, passed: Sequence[str] = ()) -> Workload:

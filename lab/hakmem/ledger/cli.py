@@ -187,8 +187,16 @@ def show_command(id: Annotated[str, typer.Argument(help="A record's id.")]) -> N
 
 @app.command("verify")
 def verify_command() -> None:
-    """Recompute every hash; compare with what is committed."""
-    result = verify(Ledger.default())
+    """Recompute every hash, and each ratio from its samples; compare with what is committed."""
+    from hakmem.paired import recheck  # imported late: paired is built on the ledger
+
+    ledger = Ledger.default()
+    result = verify(ledger)
+    if not result.problems:
+        console = terminal.new_console(stderr=True)
+        problems, notes = recheck.recheck(ledger, result.records, console)
+        result.problems += problems
+        result.notes += notes
     for problem in result.problems:
         print(f"problem: {problem}")
     for note in result.notes:

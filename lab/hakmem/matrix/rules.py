@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from hakmem import stats
 from hakmem.lazy import np
 from hakmem.matrix.plan import Clock, Matrix, RssBound, Stage, memory_bytes
 from hakmem.paired import protocol
@@ -87,15 +88,9 @@ def throughput(gains: Mapping[str, Sequence[float]], floor: float) -> dict[str, 
     floor, at LEVEL divided by the number of modes that are not kept yet (Holm); it is broken if its
     upper bound, at CLEAR, is below the floor."""
     limit = math.log1p(floor)
-    kept: set[str] = set()
-    while fresh := {
-        name
-        for name in gains.keys() - kept
-        if bounds(gains[name], LEVEL / (len(gains) - len(kept)))[0] > limit
-    }:
-        kept |= fresh
+    kept = stats.holm(gains, LEVEL, lambda name, level: bounds(gains[name], level)[0] > limit, bool)
     return {
-        name: "broken" if bounds(values, CLEAR)[1] < limit else "kept" if name in kept else "open"
+        name: "broken" if bounds(values, CLEAR)[1] < limit else "kept" if kept[name] else "open"
         for name, values in gains.items()
     }
 

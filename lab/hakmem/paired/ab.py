@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -45,7 +44,8 @@ class Request(session.Asked):
 def run(request: Request, console: Console, on: str | None) -> list[Outcome]:
     """Measures, prints and records, here or on all hosts of a cluster, each with its own margin."""
     with scratch.folder("aa") as folder:
-        plan, margin = plan_of(request, cell_module.distinct(sides(request, folder))), None
+        twins = cell_module.twins(request.cells[0], folder) if request.twins else request.cells
+        plan, margin = plan_of(request, cell_module.distinct(twins)), None
         if request.margin is None:
             margin = partial(known_margin, console, plan.tracks[0])
             plan = replace(plan, margin=margin(host_name(), host.facts()))
@@ -59,11 +59,6 @@ def run(request: Request, console: Console, on: str | None) -> list[Outcome]:
             say=standing,
         )
         return cluster.run(on, comparison, console)
-
-
-def sides(request: Request, folder: Path) -> list[Cell]:
-    """The cells; for an A/A two copies of the first one, made in `folder`."""
-    return cell_module.twins(request.cells[0], folder) if request.twins else list(request.cells)
 
 
 def keep(
@@ -151,19 +146,21 @@ def _floor(name: str | None, found: work.Work, required: bool) -> work.Reference
 
 
 def known_margin(console: Console, target: Track, name: str, facts: Mapping[str, str]) -> float:
-    """δ as a share: from the last A/A of this benchmark, metric and floor on host `name`, else 1 %.
+    """δ as a share, by `protocol.margin` from all A/As of this benchmark, metric and floor on host
+    `name`.
 
-    An A/A with too few blocks for an interval is skipped. If the last one is from another machine
-    of the same name it does not count, and the difference is printed.
+    An A/A with too few blocks for an interval is skipped. One of another machine of the same name
+    does not count; if it is the last one the difference is printed.
     """
-    found, other = None, ""
+    found: list[stats.Interval] = []
+    other = ""
     records = Ledger.default().records() if target.works[BASE].command else ()
     for record in records:
         if record.kind == "A/A" and record.host == name and _same_figure(record, target):
             noise = noise_of(record, target)
             if noise.kind == protocol.KIND:
                 other = host.other_machine(record.body["host"], facts)
-                found = None if other else noise
+                found += [] if other else [noise]
     if other:
         said = f"the last A/A of {name} says nothing here: it is of another machine ({other})"
         terminal.say(console, said, "yellow")

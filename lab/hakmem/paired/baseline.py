@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hakmem import project, stats, terminal, words
+from hakmem import stats, terminal, words
 from hakmem.cluster import client as cluster
 from hakmem.errors import LabError
 from hakmem.paired import readings, recording, session, tables, work
@@ -22,7 +22,6 @@ from hakmem.paired.cells import distinct, parse
 from hakmem.paired.recording import Facts
 from hakmem.paired.session import Conducted
 from hakmem.paired.work import Work
-from hakmem.process import provenance
 from hakmem.process.sample import Sample
 from hakmem.suite import SUITE, Command
 
@@ -47,9 +46,9 @@ class Mix:
     def work(self) -> Work:
         arguments = tuple(map(str, astuple(self)))
         command = Command("random_mixed", PROGRAM, arguments)
-        provenance.require_program(project.bench_dir() / PROGRAM, project.source_dir())
         stated = {"executable": PROGRAM, "arguments": list(arguments)}
-        return Work(command.name, command=command, amount=self.ops, stated=stated)
+        sha256 = work.digest(command)
+        return Work(command.name, (), command, self.ops, sha256=sha256, stated=stated)
 
 
 def mix_of(numbers: Sequence[int], span: str | None) -> Mix | None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean, median, stdev
+from statistics import NormalDist, fmean, median, stdev
 from typing import Any
 
 from hakmem import stats
@@ -24,7 +24,9 @@ from hakmem.lazy import np
 
 ORACLE = "the oracle"  # its name where a rival's stands
 KIND = "95 % CI, split halves"
-WIDE = 1.96  # standard errors from the middle of an interval to its ends
+LEVEL = 0.05
+WIDE = 1.96  # standard errors from the middle of an interval at LEVEL to its ends
+_quantile = NormalDist().inv_cdf
 RESAMPLES = 1000
 FEWEST = 4  # blocks without which a row has no score
 
@@ -111,14 +113,28 @@ def _crossed(known: np.ma.MaskedArray, one: np.ndarray, other: np.ndarray) -> np
     return (scores[0] + scores[1]) / 2
 
 
-def mean(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The geometric mean, with its 95 % interval, over rows of metrics of one kind; the rows are
-    fixed, not a sample. An entry's interval over several looks and rivals is wider: its `error` is
-    used instead. Older records have none, and the widths of their intervals are used as they are.
+def mean(entries: Sequence[Mapping[str, Any]], alpha: float = LEVEL) -> dict[str, Any]:
+    """The geometric mean, with its interval at 1 - `alpha`, over rows of metrics of one kind; the
+    rows are fixed, not a sample. An entry's interval over several looks and rivals is wider: its
+    `error` is used instead. Older records have none, and the widths of their intervals are used as
+    they are.
     """
     logs = [math.log(entry["value"]) for entry in entries]
     errors = [e.get("error", math.log(e["high"] / e["low"]) / (2 * WIDE)) for e in entries]
-    found = Score(fmean(logs), math.hypot(*errors) / len(entries)).interval
+    wider = _quantile(1 - alpha / 2) / _quantile(1 - LEVEL / 2)
+    found = Score(fmean(logs), wider * math.hypot(*errors) / len(entries)).interval
     ends = {"value": found.estimate, "low": found.low, "high": found.high}
     kind = "95 % CI" if all("error" in entry for entry in entries) else entries[0]["kind"]
-    return {**ends, "unit": "ratio", "kind": kind, "rows": len(entries)}
+    shared = {"alpha": alpha} if alpha != LEVEL else {}
+    return {**ends, "unit": "ratio", "kind": kind, "rows": len(entries), **shared}
+
+
+def means_of_all(entries: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """The means against each of several rivals, of which the worst will be looked at: they share
+    one error rate by Holm's rule, and a mean whose interval lacks 1 is settled."""
+    return stats.holm(
+        entries,
+        LEVEL,
+        lambda rival, alpha: mean(entries[rival], alpha),
+        lambda found: not found["low"] <= 1 <= found["high"],
+    )

@@ -24,7 +24,7 @@ KIND = "95 % CI over all looks"
 LOOKS = (8, 12, 20, 30)
 ALPHA = 0.0182
 NARROW = 0.01
-LEAST_MARGIN, MOST_MARGIN = 0.01, 0.05
+LEAST_MARGIN, MOST_MARGIN = 0.01, 0.02
 
 Aim = Literal["improvement", "neutral"]
 Verdict = Literal["GO", "NO-GO", "UNDECIDED"]
@@ -70,10 +70,11 @@ def same(decision: Decision) -> bool:
     return near(decision.target) and decision.verdict == "UNDECIDED"
 
 
-def margin(noise: stats.Interval | None) -> float:
-    """δ: what a guard may lose. 1 %, or the half-width of the host's A/A interval if that is wider,
-    but at most 5 %: a guard with more noise would guard nothing."""
-    return LEAST_MARGIN if noise is None else min(max(LEAST_MARGIN, half_width(noise)), MOST_MARGIN)
+def margin(noises: Sequence[stats.Interval]) -> float:
+    """δ: what a guard may lose. 1 %, or the half-width of the narrowest of the host's A/A intervals
+    if that is wider, but at most 2 %: a noisy run of an A/A must not make losses pass."""
+    narrowest = min(map(half_width, noises), default=LEAST_MARGIN)
+    return min(max(LEAST_MARGIN, narrowest), MOST_MARGIN)
 
 
 def least_blocks(contenders: int) -> int:
@@ -164,27 +165,21 @@ def look(
     aim: Aim,
     delta: float,
     last: bool,
-    family: int | None = None,
+    family: int = 0,
 ) -> dict[str, Decision]:
-    """One look at all contenders against the same base; `contenders` has the gains of the target
-    and the guards by name.
+    """One look at all contenders against the same base, by Holm's rule; `contenders` has the gains
+    of the target and the guards by name.
 
-    Holm's rule over the contenders: with m hypotheses open each is judged at ALPHA / m; those
-    decided leave, and the rest are judged again. `family` is the number of open hypotheses where it
-    exceeds the contenders given: those that ended undecided at an earlier look still count.
+    `family` is the number of open hypotheses where it exceeds the contenders given: those that
+    ended undecided at an earlier look still count.
     """
-    decided: dict[str, Decision] = {}
-    waiting = dict(contenders)
-    open_ones = max(family or 0, len(waiting))
-    while waiting:
-        found = {n: _decide(t, aim, delta, last, ALPHA / open_ones) for n, t in waiting.items()}
-        fresh = {n: d for n, d in found.items() if d.verdict != "UNDECIDED"}
-        if not fresh:
-            return decided | found
-        decided |= fresh
-        waiting = {name: tracks for name, tracks in waiting.items() if name not in fresh}
-        open_ones -= len(fresh)
-    return decided
+    return stats.holm(
+        contenders,
+        ALPHA,
+        lambda name, alpha: _decide(contenders[name], aim, delta, last, alpha),
+        lambda decision: decision.verdict != "UNDECIDED",
+        family,
+    )
 
 
 def _decide(

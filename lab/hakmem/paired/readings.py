@@ -143,7 +143,8 @@ def choose(metric: str | None, bench: str | None, better: Better = "lower") -> R
         raise LabError(f"unknown metric: {name}; known here: {', '.join(known)}, regex:PATTERN")
     why = counters() if name in COUNTED else None
     if why is not None:
-        raise LabError(f"{WORDS[name]} cannot be read: {why}; take --metric cpu")
+        other = ", or count them by `hakmem hotpath --lib A --lib B`" * (name == "instructions")
+        raise LabError(f"{WORDS[name]} cannot be read: {why}; take --metric cpu{other}")
     if bench is None:
         unit, of = OF_COMMAND[name]
         return Reading(name, unit, "lower", WORDS[name], of)

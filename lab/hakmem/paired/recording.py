@@ -10,7 +10,7 @@ import lzma
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from hakmem.process import children, host, provenance
 from hakmem.process.sample import Sample
 from hakmem.process.settings import settings_of
 from hakmem.stats import Interval
+from hakmem.suite import LATENCIES
 
 
 @dataclass(frozen=True)
@@ -85,25 +86,40 @@ def verdict_body(
     plan: Plan, pair: tuple[str, str], decision: Decision, question: str, facts: Facts
 ) -> dict[str, Any]:
     """The record of a verdict on the second cell of `pair`, without the ids of its inputs."""
+    return {
+        "question": question,
+        "cells": [cell_entry(at, plan.cells[at]) for at in pair],
+        **decided(plan, decision),
+        **rules(plan),
+        "benchmarks": [track_entry(track) for track in plan.tracks],
+        **facts.entry(pair),
+    }
+
+
+def rules(plan: Plan) -> dict[str, Any]:
+    """What was laid down before the first sample, and with the samples gives the result."""
+    return {
+        "aim": plan.aim,
+        "margin": plan.margin,
+        "family": len(plan.contenders),
+        "first_blocks": plan.first,
+        "most_blocks": plan.most,
+        "seed": plan.seed,
+        "protocol": protocol.METHOD,
+    }
+
+
+def decided(plan: Plan, decision: Decision) -> dict[str, Any]:
+    """What a decision says, all of which follows from the samples."""
     target, *guards = plan.tracks
     metrics = {target.name: ratio_entry(target, decision.target)}
     for track, interval in zip(guards, decision.guards, strict=True):
         metrics[f"{GUARD}{track.name}"] = ratio_entry(track, interval)
     return {
-        "question": question,
-        "aim": plan.aim,
-        "cells": [cell_entry(at, plan.cells[at]) for at in pair],
         "metrics": metrics,
         "verdict": decision.verdict,
-        "margin": plan.margin,
         "blocks": decision.blocks,
         "alpha": decision.alpha,
-        "family": len(plan.contenders),
-        "most_blocks": plan.most,
-        "seed": plan.seed,
-        "protocol": protocol.METHOD,
-        "benchmarks": [track_entry(track) for track in plan.tracks],
-        **facts.entry(pair),
     }
 
 
@@ -125,12 +141,14 @@ def cell_entry(letter: str, cell: Cell) -> dict[str, object]:
 
 
 def track_entry(track: Track) -> dict[str, object]:
-    """What was run and read; a benchmark with its amount of work and the hash of its definition.
+    """What was run and read; a benchmark with its amount of work, the hash of its definition and
+    that of its program. LabError where the program was changed meanwhile.
 
     `samples` is the number of samples of each cell in a block.
     """
     works: dict[str, dict[str, object]] = {}
     for work in track.works.values():
+        work.require_unchanged()
         definition = work.program.made if work.program else None
         if work.command:
             definition = provenance.definition(work.command, project.source_dir())
@@ -138,6 +156,7 @@ def track_entry(track: Track) -> dict[str, object]:
             "arguments": list(work.arguments),
             "amount": work.amount,
             "definition": definition,
+            "sha256": work.sha256 or None,
             **work.stated,
         }
     return {
@@ -193,51 +212,77 @@ def course(done: Conducted) -> dict[str, Any]:
 
 # ---- the samples ----
 
-# Columns of the table of samples, and how each is read off a sample. Integers, because their digits
-# are all that is stored.
-_COLUMNS: Mapping[str, Callable[[Sample], object]] = {
-    "wall_us": lambda s: round(1e6 * s.wall_s),
-    "user_us": lambda s: round(1e6 * s.user_s),
-    "sys_us": lambda s: round(1e6 * s.sys_s),
-    "minflt": lambda s: s.minflt,
-    "majflt": lambda s: s.majflt,
-    "switches": lambda s: s.involuntary_switches,
-    "peak_kb": lambda s: s.max_rss_kb,
-    "kb_s": lambda s: None if s.memory_mb_s is None else round(1e6 / 1024 * s.memory_mb_s),
-    "sum_peak_kb": lambda s: s.sum_peak_kb,
-    "quiet_kb": lambda s: s.quiet_kb,
-    "cycles": lambda s: s.cycles,
-    "instructions": lambda s: s.instructions,
-    "timed_ns": lambda s: _timed(s, "seconds", 1e9),
-    "timed_user_us": lambda s: _timed(s, "user_s", 1e6),
-    "timed_sys_us": lambda s: _timed(s, "sys_s", 1e6),
-    "ops": lambda s: s.stated("ops"),
+# Columns of the table of samples: the field of a sample, or the number of its own line, and what it
+# is multiplied by. Integers, because their digits are all that is stored.
+TABLE = "samples.tsv.xz"
+_FIELDS: Mapping[str, tuple[str, float]] = {
+    "wall_us": ("wall_s", 1e6),
+    "user_us": ("user_s", 1e6),
+    "sys_us": ("sys_s", 1e6),
+    "minflt": ("minflt", 1),
+    "majflt": ("majflt", 1),
+    "switches": ("involuntary_switches", 1),
+    "peak_kb": ("max_rss_kb", 1),
+    "kb_s": ("memory_mb_s", 1e6 / 1024),
+    "sum_peak_kb": ("sum_peak_kb", 1),
+    "quiet_kb": ("quiet_kb", 1),
+    "cycles": ("cycles", 1),
+    "instructions": ("instructions", 1),
 }
-
-
-def _timed(sample: Sample, name: str, scale: float) -> int | None:
-    value = sample.stated(name)
-    return None if value is None else round(scale * value)
+_STATED: Mapping[str, tuple[str, float]] = {
+    "timed_ns": ("seconds", 1e9),
+    "timed_user_us": ("user_s", 1e6),
+    "timed_sys_us": ("sys_s", 1e6),
+    "ops": ("ops", 1),
+    "held_ppm": ("held", 1e6),
+    **{f"{name}_ps": (f"{name}_ns", 1e3) for name in LATENCIES},
+}
 
 
 def raw(done: Conducted) -> dict[str, bytes]:
     """The files beside the setting: all samples as a compressed table, and the output of the first
     sample of each cell and of every failed one."""
-    return {"samples.tsv.xz": lzma.compress(table(done)), "output.txt": _outputs(done.outcome)}
+    return {TABLE: lzma.compress(table(done)), "output.txt": _outputs(done.outcome)}
 
 
 def table(done: Conducted) -> bytes:
-    """One line per sample in the order taken: place, error, deciding figure, all _COLUMNS."""
+    """One line per sample in the order taken: place, error, deciding figure, the other columns."""
     tracks = {track.name: track for track in done.plan.tracks}
-    lines = ["\t".join(("track", "block", "cell", "padding", "error", "figure", *_COLUMNS))]
+    place = ("track", "block", "cell", "padding", "error", "figure")
+    lines = ["\t".join((*place, *_FIELDS, *_STATED))]
     for block in done.outcome.blocks:
         for letter, sample in zip(block.order, block.samples, strict=True):
             error = " ".join((sample.error or "").split())
             figure = "" if sample.error else f"{tracks[block.track].reading.value(sample):.7g}"
             place = (block.track, str(block.round), letter, str(sample.padding), error, figure)
-            numbers = (column(sample) for column in _COLUMNS.values())
-            lines.append("\t".join((*place, *("" if n is None else str(n) for n in numbers))))
+            found = [(getattr(sample, name), factor) for name, factor in _FIELDS.values()]
+            found += [(sample.stated(name), factor) for name, factor in _STATED.values()]
+            numbers = ("" if value is None else str(round(f * value)) for value, f in found)
+            lines.append("\t".join((*place, *numbers)))
     return ("\n".join(lines) + "\n").encode()
+
+
+def samples(data: bytes) -> list[Sample]:
+    """The samples of a compressed `table`, with the deciding figure as `matched`."""
+    head, *lines = lzma.decompress(data).decode().splitlines()
+    titles = head.split("\t")
+    return [_sample(dict(zip(titles, line.split("\t"), strict=True))) for line in lines]
+
+
+def _sample(row: Mapping[str, str]) -> Sample:
+    def read(columns: Mapping[str, tuple[str, float]]) -> dict[str, Any]:
+        known = ((name, row.get(column), f) for column, (name, f) in columns.items())
+        return {name: float(text) / factor for name, text, factor in known if text}
+
+    return Sample(
+        *(row["track"], int(row["block"])),
+        letter=row["cell"],
+        padding=int(row["padding"]),
+        error=row["error"] or None,
+        matched=float(row["figure"]) if row["figure"] else None,
+        result=read(_STATED) or None,
+        **read(_FIELDS),
+    )
 
 
 def _outputs(outcome: Outcome) -> bytes:

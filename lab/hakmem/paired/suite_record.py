@@ -10,7 +10,7 @@ and scored on the other: the luckiest of eight noisy rivals is no rival.
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -19,14 +19,14 @@ from typing import Any
 from hakmem import __version__, stats
 from hakmem.ledger.store import Record
 from hakmem.paired import cells, oracle, protocol, readings, recording
-from hakmem.paired.blocks import BASE, FLOOR, Outcome, Plan, Track, change_of
+from hakmem.paired.blocks import BASE, FLOOR, LEAST_NET, Outcome, Plan, Track, change_of
 from hakmem.paired.oracle import ORACLE
 from hakmem.paired.protocol import Decision
 from hakmem.paired.readings import Reading
 from hakmem.paired.session import Conducted
 from hakmem.process.sample import Sample
 from hakmem.process.settings import tuning
-from hakmem.suite import Figure
+from hakmem.suite import LATENCIES, Figure
 from hakmem.words import TIE_BAND
 
 TIME, CPU, MEMORY, VARIATION = "time", "cpu", "memory", "variation"
@@ -45,6 +45,7 @@ OF_PROGRAM = (WALL, "sys", "faults", OVER_TIME, "quiet")
 KINDS = (protocol.KIND, "range", oracle.KIND)
 STATED = ("version", "origin", "sha256", "beside")  # of each library
 DIGITS = 5  # of a recorded figure; what follows is noise
+SAME_TICKS = 0.03  # two figures so near to each other are the same number of a clock's ticks
 
 # letter -> block -> ln (cell ÷ A), NaN where the block does not have it
 Changes = Mapping[str, Sequence[float]]
@@ -72,20 +73,46 @@ def comparison(
     """The record of one benchmark; `setting` is the id of the record that all rows share."""
     plan, outcome = done.plan, done.outcome
     track = plan.tracks[0]
+    names = {at: cell.name for at, cell in plan.cells.items()}
+    return {
+        "setting": setting,
+        "suite": figure.name,
+        "subject": names[BASE],
+        "cells": names,
+        "what": figure.what,
+        "unit": track.reading.unit,
+        "reading": track.reading.words,
+        "better": track.reading.better,
+        "program": _program(track),
+        **measured(done, figure),
+        "left_out": {names[at]: why for at, why in outcome.failures.items()},
+        **recording.rules(plan),
+        "benchmarks": [recording.track_entry(track)],
+        "source": dict(facts.source),
+        **recording.course(done),
+        "ok": True,
+    }
+
+
+def measured(done: Conducted, figure: Figure) -> dict[str, Any]:
+    """What a comparison says of its cells, all of which follows from the samples."""
+    plan, outcome = done.plan, done.outcome
+    track = plan.tracks[0]
     decided = list(outcome.decisions)
     names = {at: cell.name for at, cell in plan.cells.items()}
     ratios: dict[str, dict[str, Any]] = {}
     hidden = [at for at in (BASE, *decided) if not _visible(outcome.samples(track.name, at))]
+    tick = tick_of(outcome.samples(track.name, at) for at in (BASE, *decided))
     for kind, reading in kinds(track, figure).items():
         if kind == MEMORY and hidden:  # the leanest rival may be hidden
             continue
-        changes = _changes(outcome, reading, kind)
+        changes = _changes(outcome, reading, kind, tick)
         found = outcome.decisions if kind == TIME else _judged(changes, decided, reading, plan)
         of = Track(figure.name, "target", reading, track.works)
         ratios[kind] = {
             names[letter]: _short(recording.ratio(of, mine.target), mine.blocks, word(mine))
             for letter, decision in found.items()
-            if (mine := protocol.swapped(decision))
+            if (mine := _in_ticks(protocol.swapped(decision), reading, outcome, letter, tick))
         }
         for letter, decision in found.items() if kind == VARIATION else ():
             if decision.target.kind == protocol.KIND:  # only an interval enters a mean
@@ -97,28 +124,11 @@ def comparison(
             ratios[kind][ORACLE] = _short(hakmem_by_it.interval, outcome.rounds, None)
     cells = {at: cell_figures(track, outcome, at, figure.also) for at in (BASE, *decided)}
     return {
-        "setting": setting,
-        "suite": figure.name,
-        "subject": names[BASE],
-        "what": figure.what,
-        "unit": track.reading.unit,
-        "reading": track.reading.words,
-        "better": track.reading.better,
-        "program": _program(track),
         "figures": {names[at]: _rounded(found) for at, found in cells.items()},
-        "left_out": {names[at]: why for at, why in outcome.failures.items()},
         "hidden": [names[at] for at in hidden],
+        "tick_ns": round(tick, 2) or None,
         "ratios": ratios,
         "blocks": [min(d.blocks for d in outcome.decisions.values()), outcome.rounds],
-        "most_blocks": plan.most,
-        "family": len(plan.contenders),
-        "margin": plan.margin,
-        "seed": plan.seed,
-        "protocol": protocol.METHOD,
-        "benchmarks": [recording.track_entry(track)],
-        "source": dict(facts.source),
-        **recording.course(done),
-        "ok": True,
     }
 
 
@@ -170,7 +180,49 @@ def _judged(
     return protocol.look(gains, "improvement", plan.margin, last=True) if gains else {}
 
 
-def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
+def tick_of(cells: Iterable[Sequence[Sample]]) -> float:
+    """The tick of the clock that times single calls, in ns: the least gap between any two of their
+    medians and 99th percentiles, 0 being one of them. 0 where no sample has such figures.
+
+    Of one length of ticks runs give figures that differ by the time of a tick, which each run
+    measures for itself: that is no gap.
+    """
+    names = [f"{name}_ns" for name in LATENCIES if name.endswith(("p50", "p99"))]
+    stated = (sample.stated(name) for samples in cells for sample in samples for name in names)
+    known = sorted({0.0, *(value for value in stated if value is not None)})
+    return min((b - a for a, b in pairwise(known) if b - a > SAME_TICKS * b), default=0.0)
+
+
+def _in_ticks(
+    decision: Decision, reading: Reading, outcome: Outcome, letter: str, tick: float
+) -> Decision:
+    """A decision on figures of single calls, each of which may be half a tick more or less: where
+    the interval then has both signs it is undecided. Decisions on other figures stay."""
+    if reading.name not in LATENCIES or not tick:
+        return decision
+    track, gain = outcome.blocks[0].track, decision.target
+    (less, more), (rival_less, rival_more) = (
+        _half_a_tick([_at_least(tick, reading.of(s)) for s in outcome.samples(track, at)], tick)
+        for at in (BASE, letter)
+    )
+    target = replace(gain, low=gain.low + rival_less - more, high=gain.high + rival_more - less)
+    settled = target.low > 0 or target.high < 0
+    return replace(decision, target=target, verdict=decision.verdict if settled else "UNDECIDED")
+
+
+def _half_a_tick(figures: Sequence[float], tick: float) -> tuple[float, float]:
+    """ln of the factors by which half a tick makes the mean of the figures less, and more."""
+    mean = statistics.fmean(figures)
+    ends = (max(mean - tick / 2, LEAST_NET * tick), mean + tick / 2)
+    return math.log(ends[0] / mean), math.log(ends[1] / mean)
+
+
+def _at_least(tick: float, value: float | None) -> float:
+    """The figure of single calls; half a tick where it is 0, for no call takes no time."""
+    return max(value or 0.0, tick / 2)
+
+
+def _changes(outcome: Outcome, reading: Reading, kind: str, tick: float) -> Changes:
     """The changes of each rival, block by block; those of the row's own figure net of its floor."""
     rows = []
     for block in outcome.blocks:
@@ -178,6 +230,8 @@ def _changes(outcome: Outcome, reading: Reading, kind: str) -> Changes:
         for at, sample in zip(block.order, block.samples, strict=True):
             wanted = at in block.gains or at == BASE or (at == FLOOR and kind == TIME)
             value = reading.of(sample) if wanted and sample.error is None else None
+            if value is not None and reading.name in LATENCIES:
+                value = _at_least(tick, value)
             if value is not None and value > 0:
                 values.setdefault(at, []).append(value)
         change = _spread if kind == VARIATION else partial(change_of, reading=reading)
@@ -221,10 +275,13 @@ def _short(ratio: stats.Interval, blocks: int, said: str | None) -> list[Any]:
 
 
 def metrics(part: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The ratios of a comparison as metrics that can be cited, by name."""
+    """The ratios of a comparison as metrics that can be cited, by name. In older records a tie of
+    single calls is none: whole ticks of the clock were taken for times."""
     found = {}
     for kind, by_rival in part["ratios"].items():
-        for rival, (value, low, high, sort, blocks, said, *error) in by_rival.items():
+        coarse = kind in LATENCIES and "tick_ns" not in part
+        for rival, (value, low, high, sort, blocks, told, *error) in by_rival.items():
+            said = "undecided" if coarse and told == "tie" else told
             entry = {"value": value, "low": low, "high": high, "kind": KINDS[sort]}
             entry |= {"unit": "ratio", "blocks": blocks} | ({"verdict": said} if said else {})
             entry |= {"error": error[0]} if error else {}
@@ -292,19 +349,22 @@ def overall(bodies: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     which of their ratios.
     """
     entered: dict[str, list[dict[str, Any]]] = {}
+    variations: dict[str, list[dict[str, Any]]] = {}
     for one in bodies:
         known = metrics(one)
         # The variation of a single benchmark is mostly the machine's; that of all says something.
         for rival in one["ratios"].get(VARIATION, ()):
             entry = known[metric_name(one["suite"], VARIATION, rival)]
             if entry["kind"] == protocol.KIND:
-                entered.setdefault(metric_name(VARIATION, TIME, rival), []).append(entry)
+                variations.setdefault(metric_name(VARIATION, TIME, rival), []).append(entry)
         for kind, title in TITLES.items():
             own = in_mean(kind, one)
             if own and ORACLE in one["ratios"][own]:
                 entry = known[metric_name(one["suite"], own, ORACLE)]
                 entered.setdefault(metric_name(title, TIME, ORACLE), []).append(entry)
-    return {name: _rounded(oracle.mean(entries)) for name, entries in entered.items()}
+    found = {name: oracle.mean(entries) for name, entries in entered.items()}
+    found |= oracle.means_of_all(variations)
+    return {name: _rounded(mean) for name, mean in found.items()}
 
 
 def in_mean(kind: str, part: Mapping[str, Any]) -> str | None:

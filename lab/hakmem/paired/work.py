@@ -7,7 +7,7 @@ from pathlib import Path
 from hakmem import project
 from hakmem.errors import LabError
 from hakmem.paired.cells import Cell
-from hakmem.process import provenance
+from hakmem.process import host, provenance
 from hakmem.process.children import program
 from hakmem.process.library import system
 from hakmem.process.sample import Process, Sample
@@ -25,8 +25,8 @@ class Work:
 
     `planted` is the share of work that a benchmark does beyond what it reports, to show what a
     comparison finds. All but benchmarks are measured from outside. A name holds no slash, because
-    records are cited by it. `stated` is what a record has to say of a benchmark that the suite does
-    not have.
+    records are cited by it. `sha256` is that of a benchmark's program when it was chosen. `stated`
+    is what a record has to say of a benchmark that the suite does not have.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Work:
     timeout_s: float = 300.0
     program: Ready | None = None
     planted: float = 0.0
+    sha256: str = ""
     stated: Mapping[str, object] = field(default_factory=dict)
 
     def nominal(self, sample: Sample) -> Sample:
@@ -87,6 +88,12 @@ class Work:
         """The same with `share` of its amount of work; unchanged where that cannot be chosen."""
         return replace(self, amount=max(1, round(share * self.amount))) if self.scales else self
 
+    def require_unchanged(self) -> None:
+        """LabError where the benchmark's program was built anew since it was chosen."""
+        if self.command and self.sha256 not in ("", digest(self.command)):
+            why = "was changed during the measurement: nothing of it was recorded"
+            raise LabError(f"{self.command.executable} {why}", status=1)
+
     def floor(self, name: str | None) -> Reference | None:
         """This benchmark's reference of that name, or None."""
         references = self.command.references if self.command else ()
@@ -97,10 +104,15 @@ def benchmark(name: str) -> Work:
     """One benchmark of the suite, with the amount of work of one sample."""
     command = only(name)
     preloads = (reference.preload for reference in command.references)
-    provenance.require_program(project.bench_dir() / command.executable, project.source_dir())
     for file in filter(None, (command.trace, *preloads)):
         project.require_file(project.bench_dir() / file, "benchmark")
-    return Work(command.name, command=command, amount=command.sample)
+    return Work(command.name, command=command, amount=command.sample, sha256=digest(command))
+
+
+def digest(command: Command) -> str:
+    """The checksum of a benchmark's program; LabError where it is not there, or not current."""
+    program = project.bench_dir() / command.executable
+    return host.sha256(provenance.require_program(program, project.source_dir()))
 
 
 def only(name: str) -> Command:

@@ -163,8 +163,8 @@ def watched(plan: Plan, run_it: Runner, console: Console) -> Ended:
 
 
 def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
-    """What was run, in the form in which the audit looks for it: a program of ours with the hash of
-    its definition.
+    """What was run, in the form in which the audit looks for it: a program of ours with its hash
+    and that of its definition.
 
     Empty where a program of ours has no source: then the audit wants all of bench/ unchanged.
     """
@@ -179,6 +179,7 @@ def benchmarks(argv: Sequence[str]) -> list[dict[str, object]]:
         except LabError:
             return []
         entry = {"executable": name, "arguments": list(argv[1:]), "definition": definition}
+        entry["sha256"] = host.sha256(program) if program.is_file() else None
     return [{"name": name, "role": "target", "works": {name: entry}}]
 
 
