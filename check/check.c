@@ -1,122 +1,15 @@
-/* libhakmem_check.so: wraps the C library's functions that write or read memory by a length, and
- * first checks that the length stays inside the block. Preloaded beside libhakmem.so. Without that,
- * or for pointers into no block of hakmem's, the functions are unchanged.
- *
- *   LD_PRELOAD=libhakmem_check.so:libhakmem.so HAKMEM_PROFILE=secure program
- *
- * All next functions are found at the start, by dlsym(), which takes the loader's lock and clears
- * the error of dlerror(): neither may happen later. A wrapper that is called earlier finds its next
- * function then. While dlsym() runs, which may itself copy, bytes are copied one by one. */
+/* Finds the next functions; wraps the functions that copy, measure, convert and print. */
+#include "check.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-#include <sys/uio.h>
 
-#include "hakmem/hakmem.h"
-
-#pragma GCC diagnostic ignored                                                                     \
-    "-Wmissing-prototypes" /* attributes and macros in their headers differ */
-#define EXPORT __attribute__((visibility("default")))
-
-typedef struct _IO_FILE stream_t;
-typedef struct {
-    int fd;
-    short asked, told;
-} polled_t;
-#ifdef __GLIBC__
-typedef int flags_t; /* of recvmmsg() and sendmmsg() */
-#else
-typedef unsigned flags_t;
-#undef preadv64 /* musl has it, but as another word for preadv */
-#undef pwrite64
-#undef pwritev64
-#endif
 void *memchr(const void *s, int c, size_t n);
 
-extern __typeof__(hak_check_range) hak_check_range __attribute__((weak));
-extern __typeof__(hak_room) hak_room __attribute__((weak));
-
-static void check(const void *p, size_t n) {
-    if (n != 0 && hak_check_range != NULL)
-        hak_check_range(p, n);
-}
-
-/* n * size; SIZE_MAX if that overflows. */
-static size_t times(size_t n, size_t size) {
-    size_t bytes;
-    return __builtin_mul_overflow(n, size, &bytes) ? SIZE_MAX : bytes;
-}
-
-static size_t wide(size_t n) { return times(n, sizeof(wchar_t)); }
-static size_t at_most(size_t a, size_t b) { return a < b ? a : b; }
-static size_t not_below_0(ssize_t n) { return n > 0 ? (size_t)n : 0; }
-
-/* The array of parts is read here, so it is checked first. The system itself refuses NULL and too
- * many parts without reading. */
-static void check_parts(const struct iovec *parts, size_t n) {
-    if (parts == NULL || n > IOV_MAX)
-        return;
-    check(parts, n * sizeof *parts);
-    for (size_t i = 0; i < n; i++)
-        check(parts[i].iov_base, parts[i].iov_len);
-}
-
-static void check_message(const struct msghdr *message) {
-    if (message == NULL)
-        return;
-    check(message->msg_name, message->msg_namelen);
-    check(message->msg_control, message->msg_controllen);
-    check_parts(message->msg_iov, (size_t)message->msg_iovlen);
-}
-
-/* Of more messages the system takes the first IOV_MAX. */
-static void check_messages(const struct mmsghdr *messages, size_t n) {
-    const size_t taken = messages != NULL ? at_most(n, IOV_MAX) : 0;
-    check(messages, taken * sizeof *messages);
-    for (size_t i = 0; i < taken; i++)
-        check_message(&messages[i].msg_hdr);
-}
-
-/* A buffer that the system fills up to *length before it sets that. */
-static void check_told(const void *to, const socklen_t *length) {
-    if (to != NULL && length != NULL)
-        check(to, *length);
-}
-
-/* The rest of a text to convert, or of the room for it. */
-static void check_left(char *const *at, const size_t *left) {
-    if (at != NULL && *at != NULL)
-        check(*at, *left);
-}
-
-/* The bytes that memccpy() copies. */
-static size_t up_to(const char *from, int c, size_t n) {
-    const char *end = memchr(from, c, n);
-    return end != NULL ? (size_t)(end - from) + 1 : n;
-}
-
-/* A wrapped function's next one, in a section of all of them. NULL: not found yet, or none. The
- * section has whole pages of its own: it begins with one, and its last subsection fills up the
- * last. */
-#define PAGE 4096
-#define ALIGN(subsection)                                                                          \
-    __asm__(".pushsection hk_next, " #subsection ", \"aw\", %progbits\n"                           \
-            ".balign 4096\n"                                                                       \
-            ".popsection");
-ALIGN(0)
-ALIGN(1)
-typedef struct {
-    const char *name;
-    _Atomic(void *) found; /* atomic: all threads find the same */
-} next_t;
 extern next_t first[] __asm__("__start_hk_next") __attribute__((visibility("hidden")));
 extern next_t last[] __asm__("__stop_hk_next") __attribute__((visibility("hidden")));
 
@@ -124,8 +17,7 @@ static atomic_bool started;  /* atomic: set once, with all of them found */
 static atomic_uint searches; /* atomic: threads that may still write to a next_t */
 static _Thread_local bool searching __attribute__((tls_model("initial-exec")));
 
-/* NULL during a search on this thread, and after the start. */
-static __attribute__((noinline, cold)) void *search(next_t *next) {
+void *hk_check_search(next_t *next) {
     void *function = NULL;
     if (searching || started)
         return NULL;
@@ -140,11 +32,6 @@ static __attribute__((noinline, cold)) void *search(next_t *next) {
     return function;
 }
 
-static void *next_of(next_t *next) {
-    void *function = next->found;
-    return function != NULL ? function : search(next);
-}
-
 /* Makes the section read-only, unless a thread still writes to it. On larger pages it would share a
  * page with other data. */
 static void protect(void) {
@@ -155,8 +42,9 @@ static void protect(void) {
 
 /* Not every C library has all functions; that must not leave an error for dlerror(). */
 __attribute__((constructor)) static void start(void) {
-    for (next_t *next = first; next < last && next->name != NULL; next++)
-        next_of(next);
+    for (next_t *next = first; next < last; next++)
+        if (next->name != NULL)
+            next_of(next);
     started = true;
     protect();
     dlerror();
@@ -193,50 +81,17 @@ static void *filled(char *to, int c, size_t n) {
     return to;
 }
 
-/* The next function of this name, with its type. */
-#define NEXT(function)                                                                             \
-    ({                                                                                             \
-        static next_t next_one __attribute__((section("hk_next"))) = {.name = #function};          \
-        (__typeof__(&function))next_of(&next_one);                                                 \
-    })
+/* The rest of a text to convert, or of the room for it. */
+static void check_left(char *const *at, const size_t *left) {
+    if (at != NULL && *at != NULL)
+        check(*at, *left);
+}
 
-/* A function that checks first; its value is `otherwise` while the next one is not found. */
-#define CHECKED(type, name, parameters, checks, call, otherwise)                                   \
-    EXPORT type name parameters {                                                                  \
-        checks;                                                                                    \
-        __typeof__(&name) next = NEXT(name);                                                       \
-        return next != NULL ? next call : (otherwise);                                             \
-    }
-
-/* A function and its fortified form, which the compiler calls if it knows the target's size. That
- * form has checked the length only against what the compiler knew. */
-#define ALL(...) __VA_ARGS__
-#define BOTH(type, name, parameters, checks, call, otherwise)                                      \
-    CHECKED(type, name, parameters, checks, call, otherwise)                                       \
-    CHECKED(type, __##name##_chk, (ALL parameters, size_t room), checks, (ALL call, room),         \
-            otherwise)
-
-/* The same for a function that not every C library has, implemented here. It is not looked up: a
- * failed search allocates, which a program with its own malloc may not be ready for before it has
- * begun. */
-#define OWN_CHK(type, name, parameters, checks, result)                                            \
-    EXPORT type __##name##_chk(ALL parameters, size_t room) {                                      \
-        if (n > room)                                                                              \
-            __chk_fail != NULL ? __chk_fail() : __builtin_trap();                                  \
-        checks;                                                                                    \
-        return result;                                                                             \
-    }
-#define OWN(type, name, parameters, checks, result)                                                \
-    EXPORT type name parameters {                                                                  \
-        checks;                                                                                    \
-        return result;                                                                             \
-    }                                                                                              \
-    OWN_CHK(type, name, parameters, checks, result)
-
-/* What a fortified C library calls if a length exceeds what the compiler knew. */
-extern __attribute__((noreturn, weak)) void __chk_fail(void);
-
-typedef const void *source_t;
+/* The bytes that memccpy() copies. */
+static size_t up_to(const char *from, int c, size_t n) {
+    const char *end = memchr(from, c, n);
+    return end != NULL ? (size_t)(end - from) + 1 : n;
+}
 
 /* A text must end within its block. Before all functions are found this one does without:
  * libhakmem.so measures names before anything may be looked up. */
@@ -362,146 +217,6 @@ EXPORT void swab(source_t from, void *to, ssize_t n) {
     if (next != NULL)
         next(from, to, n);
 }
-
-/* Several parts. `told`: further parameters, then their names to pass on. */
-#define PARTS(name, told, ...)                                                                     \
-    CHECKED(ssize_t, name, (int fd, const struct iovec *parts, int n ALL told),                    \
-            check_parts(parts, (size_t)n), (fd, parts, n, ##__VA_ARGS__), -1)
-PARTS(readv, ())
-PARTS(writev, ())
-PARTS(preadv, (, off_t at), at)
-PARTS(preadv64, (, off_t at), at)
-PARTS(pwritev, (, off_t at), at)
-PARTS(pwritev64, (, off_t at), at)
-PARTS(preadv2, (, off_t at, int flags), at, flags)
-PARTS(preadv64v2, (, off_t at, int flags), at, flags)
-PARTS(pwritev2, (, off_t at, int flags), at, flags)
-PARTS(pwritev64v2, (, off_t at, int flags), at, flags)
-
-BOTH(ssize_t, read, (int fd, void *to, size_t n), check(to, n), (fd, to, n), -1)
-CHECKED(ssize_t, recv, (int fd, void *to, size_t n, int flags), check(to, n), (fd, to, n, flags),
-        -1)
-CHECKED(ssize_t, __recv_chk, (int fd, void *to, size_t n, size_t room, int flags), check(to, n),
-        (fd, to, n, room, flags), -1)
-CHECKED(ssize_t, recvfrom,
-        (int fd, void *to, size_t n, int flags, struct sockaddr *who, socklen_t *length),
-        (check(to, n), check_told(who, length)), (fd, to, n, flags, who, length), -1)
-CHECKED(ssize_t, __recvfrom_chk,
-        (int fd, void *to, size_t n, size_t room, int flags, struct sockaddr *who,
-         socklen_t *length),
-        (check(to, n), check_told(who, length)), (fd, to, n, room, flags, who, length), -1)
-CHECKED(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), check_message(message),
-        (fd, message, flags), -1)
-
-BOTH(ssize_t, pread, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
-BOTH(ssize_t, pread64, (int fd, void *to, size_t n, off_t at), check(to, n), (fd, to, n, at), -1)
-
-CHECKED(int, recvmmsg,
-        (int fd, struct mmsghdr *messages, unsigned n, flags_t flags, struct timespec *timeout),
-        check_messages(messages, n), (fd, messages, n, flags, timeout), -1)
-BOTH(int, poll, (polled_t * of, size_t n, int timeout), check(of, times(n, sizeof *of)),
-     (of, n, timeout), -1)
-BOTH(int, ppoll, (polled_t * of, size_t n, source_t timeout, source_t mask),
-     check(of, times(n, sizeof *of)), (of, n, timeout, mask), -1)
-CHECKED(int, accept, (int fd, struct sockaddr *who, socklen_t *length), check_told(who, length),
-        (fd, who, length), -1)
-CHECKED(int, accept4, (int fd, struct sockaddr *who, socklen_t *length, int flags),
-        check_told(who, length), (fd, who, length, flags), -1)
-CHECKED(int, getsockname, (int fd, struct sockaddr *who, socklen_t *length),
-        check_told(who, length), (fd, who, length), -1)
-CHECKED(int, getpeername, (int fd, struct sockaddr *who, socklen_t *length),
-        check_told(who, length), (fd, who, length), -1)
-CHECKED(int, getsockopt, (int fd, int level, int name, void *to, socklen_t *length),
-        check_told(to, length), (fd, level, name, to, length), -1)
-/* Output reads memory: beyond a block it would leak other data. */
-CHECKED(ssize_t, write, (int fd, source_t from, size_t n), check(from, n), (fd, from, n), -1)
-CHECKED(ssize_t, pwrite, (int fd, source_t from, size_t n, off_t at), check(from, n),
-        (fd, from, n, at), -1)
-CHECKED(ssize_t, pwrite64, (int fd, source_t from, size_t n, off_t at), check(from, n),
-        (fd, from, n, at), -1)
-CHECKED(ssize_t, send, (int fd, source_t from, size_t n, int flags), check(from, n),
-        (fd, from, n, flags), -1)
-CHECKED(ssize_t, sendto,
-        (int fd, source_t from, size_t n, int flags, const struct sockaddr *whom, socklen_t length),
-        (check(from, n), check(whom, length)), (fd, from, n, flags, whom, length), -1)
-CHECKED(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), check_message(message),
-        (fd, message, flags), -1)
-CHECKED(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned n, flags_t flags),
-        check_messages(messages, n), (fd, messages, n, flags), -1)
-
-CHECKED(ssize_t, getrandom, (void *to, size_t n, unsigned flags), check(to, n), (to, n, flags), -1)
-CHECKED(int, getentropy, (void *to, size_t n), check(to, n), (to, n), -1)
-
-/* Names and texts, checked against their stated length, even if less is written. Without one,
- * PATH_MAX is promised. */
-BOTH(char *, getcwd, (char *to, size_t n), check(to, n), (to, n), NULL)
-BOTH(char *, realpath, (const char *path, char *to), check(to, PATH_MAX), (path, to), NULL)
-BOTH(ssize_t, readlink, (const char *path, char *to, size_t n), check(to, n), (path, to, n), -1)
-BOTH(ssize_t, readlinkat, (int folder, const char *path, char *to, size_t n), check(to, n),
-     (folder, path, to, n), -1)
-BOTH(int, gethostname, (char *to, size_t n), check(to, n), (to, n), -1)
-BOTH(int, getdomainname, (char *to, size_t n), check(to, n), (to, n), -1)
-BOTH(int, getlogin_r, (char *to, size_t n), check(to, n), (to, n), -1)
-BOTH(int, ttyname_r, (int fd, char *to, size_t n), check(to, n), (fd, to, n), -1)
-BOTH(int, ptsname_r, (int fd, char *to, size_t n), check(to, n), (fd, to, n), -1)
-BOTH(size_t, confstr, (int name, char *to, size_t n), check(to, n), (name, to, n), 0)
-BOTH(int, getgroups, (int n, gid_t *to), check(to, times(not_below_0(n), sizeof *to)), (n, to), -1)
-CHECKED(const char *, inet_ntop, (int family, source_t from, char *to, socklen_t n), check(to, n),
-        (family, from, to, n), NULL)
-OWN_CHK(const char *, inet_ntop, (int family, source_t from, char *to, socklen_t n), (void)0,
-        inet_ntop(family, from, to, n))
-CHECKED(size_t, strftime, (char *to, size_t n, const char *format, source_t when), check(to, n),
-        (to, n, format, when), 0)
-CHECKED(size_t, wcsftime, (wchar_t * to, size_t n, const wchar_t *format, source_t when),
-        check(to, wide(n)), (to, n, format, when), 0)
-CHECKED(size_t, strxfrm, (char *to, const char *from, size_t n), (check(to, n), strlen(from)),
-        (to, from, n), 0)
-CHECKED(size_t, wcsxfrm, (wchar_t * to, const wchar_t *from, size_t n),
-        (check(to, wide(n)), wcslen(from)), (to, from, n), 0)
-/* With an explicit locale; the C++ library calls these by their older names. */
-#define BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)                                    \
-    CHECKED(size_t, strftime_l,                                                                    \
-            (char *to, size_t n, const char *format, source_t when, void *locale), check(to, n),   \
-            (to, n, format, when, locale), 0)                                                      \
-    CHECKED(size_t, wcsftime_l,                                                                    \
-            (wchar_t * to, size_t n, const wchar_t *format, source_t when, void *locale),          \
-            check(to, wide(n)), (to, n, format, when, locale), 0)                                  \
-    CHECKED(size_t, strxfrm_l, (char *to, const char *from, size_t n, void *locale),               \
-            (check(to, n), strlen(from)), (to, from, n, locale), 0)                                \
-    CHECKED(size_t, wcsxfrm_l, (wchar_t * to, const wchar_t *from, size_t n, void *locale),        \
-            (check(to, wide(n)), wcslen(from)), (to, from, n, locale), 0)
-BY_LOCALE(strftime_l, wcsftime_l, strxfrm_l, wcsxfrm_l)
-BY_LOCALE(__strftime_l, __wcsftime_l, __strxfrm_l, __wcsxfrm_l)
-CHECKED(int, __xpg_strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), -1)
-#ifdef __GLIBC__ /* elsewhere strerror_r is the one above */
-CHECKED(char *, strerror_r, (int error, char *to, size_t n), check(to, n), (error, to, n), to)
-#endif
-
-/* Each with and without the stream's lock. */
-#define STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite, fputs)                              \
-    CHECKED(int, fputs, (const char *s, stream_t *stream), strlen(s), (s, stream), -1)             \
-    CHECKED(size_t, fwrite, (source_t from, size_t size, size_t n, stream_t * stream),             \
-            check(from, times(size, n)), (from, size, n, stream), 0)                               \
-    CHECKED(size_t, fread, (void *to, size_t size, size_t n, stream_t *stream),                    \
-            check(to, times(size, n)), (to, size, n, stream), 0)                                   \
-    CHECKED(size_t, __fread_chk, (void *to, size_t room, size_t size, size_t n, stream_t *stream), \
-            check(to, times(size, n)), (to, room, size, n, stream), 0)                             \
-    CHECKED(char *, fgets, (char *to, int n, stream_t *stream), check(to, not_below_0(n)),         \
-            (to, n, stream), NULL)                                                                 \
-    CHECKED(char *, __fgets_chk, (char *to, size_t room, int n, stream_t *stream),                 \
-            check(to, not_below_0(n)), (to, room, n, stream), NULL)
-#define WIDE_STREAM(fgetws, __fgetws_chk, fputws)                                                  \
-    CHECKED(int, fputws, (const wchar_t *s, stream_t *stream), wcslen(s), (s, stream), -1)         \
-    CHECKED(wchar_t *, fgetws, (wchar_t * to, int n, stream_t *stream),                            \
-            check(to, wide(not_below_0(n))), (to, n, stream), NULL)                                \
-    CHECKED(wchar_t *, __fgetws_chk, (wchar_t * to, size_t room, int n, stream_t *stream),         \
-            check(to, wide(not_below_0(n))), (to, room, n, stream), NULL)
-STREAM(fread, __fread_chk, fgets, __fgets_chk, fwrite, fputs)
-STREAM(fread_unlocked, __fread_unlocked_chk, fgets_unlocked, __fgets_unlocked_chk, fwrite_unlocked,
-       fputs_unlocked)
-WIDE_STREAM(fgetws, __fgetws_chk, fputws)
-WIDE_STREAM(fgetws_unlocked, __fgetws_unlocked_chk, fputws_unlocked)
-CHECKED(int, puts, (const char *s), strlen(s), (s), -1)
 
 /* ---- printing: the text's length is known only by printing ---- */
 

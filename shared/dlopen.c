@@ -7,6 +7,7 @@
 #include "base/base.h"
 #include "base/calls.h"
 #include "config/config.h"
+#include "guard/guard.h"
 
 #if defined(__GLIBC__) && !HK_NO_OVERRIDE && (defined(__x86_64__) || defined(__aarch64__))
 
@@ -23,18 +24,21 @@ static void *opens_nothing(const char *name, int flags) {
     return NULL;
 }
 
-static _Atomic(opener_t *) next; /* atomic: found once */
+static _Atomic(opener_t *) next; /* atomic: found once, without a guard */
 static atomic_int takes;         /* atomic: found once; 1: hakmem serves, -1: not */
 
 /* Returns the next dlopen and the flags to pass on. May run before our start, when the option is
- * not yet known. */
+ * not yet known. A guarded process looks the next dlopen up each time: an attacker who can write
+ * anywhere could have any function called by a pointer that was kept. */
 call_t hk_dlopen_as(unsigned flags) __attribute__((used, visibility("hidden")));
 call_t hk_dlopen_as(unsigned flags) {
-    opener_t *fn = hk_load_relaxed(&next);
+    const bool keeps = hk_guard->stirs == 0; /* on a read-only page; 0 without a guard */
+    opener_t *fn = keeps ? hk_load_relaxed(&next) : NULL;
     if (HK_UNLIKELY(fn == NULL)) {
         *(void **)&fn = HK_KEEP_ERRNO(dlsym(RTLD_NEXT, "dlopen"));
         fn = fn != NULL ? fn : opens_nothing;
-        hk_store_relaxed(&next, fn);
+        if (keeps)
+            hk_store_relaxed(&next, fn);
     }
     if (HK_UNLIKELY((flags & RTLD_DEEPBIND) != 0)) {
         if (hk_load_relaxed(&takes) == 0)

@@ -40,12 +40,14 @@ HK_EXPORT int hak_ctl(const char *name, const char *value, char *out, size_t out
         problem = hk_config_control(name, value, out, out_bytes);
     if (problem == 0 && value != NULL) {
         problem = hk_front_apply() ? 0 : EBUSY;
-        /* entered: else a fork in a signal handler would wait for a lock of its own thread */
+        /* entered: else a fork might hold the lock that this takes, or wait for it in a signal
+         * handler of this thread */
         hk_thread_t *thread = hk_thread_enter_patiently();
-        hk_policy_apply();
-        if (thread != NULL)
+        if (thread != NULL) {
+            hk_policy_apply();
             hk_thread_leave(thread);
-        problem = hk_profile_apply() ? problem : EBUSY;
+        }
+        problem = hk_profile_apply() && thread != NULL ? problem : EBUSY;
         hk_limit_apply(false);
     }
     return problem;

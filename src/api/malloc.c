@@ -7,6 +7,7 @@
 #include "api/api.h"
 #include "base/calls.h"
 #include "base/report.h"
+#include "front/alone.h"
 #include "front/boundary.h"
 #include "front/crowd.h"
 #include "front/guarded.h"
@@ -20,13 +21,23 @@
 /* ---- what they do ---- */
 
 HK_INLINE void *allocate(size_t n) {
-    void *p = hk_hit_pop(n);
-    return HK_LIKELY(p != NULL) ? p : hk_malloc_slow(n);
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    void *p = hk_hit_pop(tc, n);
+    return HK_LIKELY(p != NULL) ? p : hk_malloc_slow(n, tc);
 }
 
 HK_INLINE void release(void *p) {
-    if (HK_UNLIKELY(!hk_hit_push(p)))
-        hk_free_slow(p);
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    if (HK_UNLIKELY(!hk_hit_push(tc, p)))
+        hk_free_slow(p, tc);
+}
+
+static HK_NOINLINE void *zeroed_slow(size_t n, hk_tcache_t *tc) {
+    hk_quarantine_t *q = hk_load_acquire(&tc->guarded);
+    if (q != NULL && n <= hk_guard->zeroed)
+        return hk_guarded_malloc_alone(n, q); /* which reads as zero so far */
+    void *p = hk_malloc_slow(n, tc);
+    return p == NULL ? NULL : memset(p, 0, hk_usable(p));
 }
 
 HK_INLINE void *allocate_zeroed(size_t count, size_t size) {
@@ -35,8 +46,9 @@ HK_INLINE void *allocate_zeroed(size_t count, size_t size) {
         return hk_refused();
     if (n > HK_MID_MAX)
         return hk_calloc_large(n);
-    void *p = allocate(n);
-    return p == NULL ? NULL : memset(p, 0, hk_usable(p));
+    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+    void *p = hk_hit_pop(tc, n);
+    return HK_LIKELY(p != NULL) ? memset(p, 0, hk_usable(p)) : zeroed_slow(n, tc);
 }
 
 HK_INLINE void *resize(void *p, size_t n) {
@@ -168,32 +180,49 @@ HK_EXPORT void free_aligned_sized(void *p, size_t align, size_t n) { release_siz
  * program may free by one family what it got from the other. */
 static hk_by_t known(hk_by_t by) { return HK_LIKELY(hk_operators_are_ours()) ? by : HK_BY_MALLOC; }
 
-/* hk_alone is negative if operations are only counted or served from shelves: then nothing depends
- * on the function that allocates or frees. */
-HK_INLINE void *new_shortly(size_t n, size_t align) {
-    const signed char alone = hk_load_relaxed(&hk_alone);
-    if (alone >= 0 || align != 8)
-        return NULL;
-    return alone == HK_ALONE_CROWD ? hk_crowd_pop(n) : hk_counted_take(n);
+/* The quarantine by which an operator goes the short way; NULL: it goes another way. */
+HK_INLINE hk_quarantine_t *guarded_shortly(void) {
+    const bool ours = hk_load_relaxed(&hk_derived.end) != 0; /* else `by` may have to be another */
+    return ours ? hk_load_acquire(&hk_load_relaxed(&hk_tc)->guarded) : NULL;
 }
 
-HK_INLINE bool delete_shortly(void *p) {
-    const signed char alone = hk_load_relaxed(&hk_alone);
-    return alone < 0 && (alone == HK_ALONE_CROWD ? hk_crowd_push(p) : hk_counted_give(p));
-}
+/* Where operations are only counted or served from shelves, nothing depends on the function that
+ * allocates or frees. */
+HK_INLINE bool by_shelves(void) { return hk_load_relaxed(&hk_alone) == HK_ALONE_CROWD; }
 
-static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
-    void *p = new_shortly(n, align);
-    if (p != NULL)
-        return p;
+static HK_NOINLINE void *new_longer(size_t n, size_t align, hk_by_t by) {
+    hk_quarantine_t *q = align == 8 ? guarded_shortly() : NULL;
+    void *p = q != NULL ? hk_guarded_new_alone(n, by, q) : NULL;
+    if (q == NULL && align == 8 && by_shelves())
+        p = hk_crowd_pop(n);
     by = known(by);
-    p = hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
+    if (p == NULL && q == NULL && hk_is_pow2(align))
+        p = hk_aligned_slow(n, align, by);
     return HK_LIKELY(p != NULL) ? p : hk_new_failed(n, align, by);
 }
 
-static HK_NOINLINE void delete_slow(void *p, hk_by_t by, size_t align) {
-    if (!delete_shortly(p))
-        hk_delete_slow(p, known(by), HK_ANY_SIZE, align);
+static HK_NOINLINE void *new_slow(size_t n, size_t align, hk_by_t by) {
+    void *p = align == 8 ? hk_counted_pop(hk_load_relaxed(&hk_tc), n) : NULL;
+    return p != NULL ? p : new_longer(n, align, by);
+}
+
+HK_INLINE void delete_longer(void *p, hk_by_t by, size_t n, size_t align) {
+    if (!by_shelves() || !hk_crowd_push(p))
+        hk_delete_slow(p, known(by), n, align);
+}
+
+HK_INLINE void delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
+    if (hk_counted_push(hk_load_relaxed(&hk_tc), p))
+        return;
+    hk_quarantine_t *q = align == 1 ? guarded_shortly() : NULL;
+    if (q != NULL)
+        hk_guarded_delete_alone(p, by, n, q);
+    else
+        delete_longer(p, by, n, align);
+}
+
+static HK_NOINLINE void basic_delete_slow(void *p, hk_by_t by, size_t align) {
+    delete_slow(p, by, HK_ANY_SIZE, align);
 }
 
 /* The same for derived forms (front/operators.h). `calls` or `aligned` is the form that the C++
@@ -211,9 +240,7 @@ static HK_NOINLINE void *derived_new_slow(size_t n, size_t align, hk_by_t by, ne
 static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by, new_t *calls,
                                               new_aligned_t *aligned) {
     const bool ours = hk_operators_are_ours();
-    void *p = ours ? new_shortly(n, align) : NULL;
-    if (p == NULL && ours && hk_is_pow2(align))
-        p = hk_aligned_slow(n, align, by);
+    void *p = ours && hk_is_pow2(align) ? hk_aligned_slow(n, align, by) : NULL;
     if (HK_LIKELY(p != NULL))
         return p;
     return hk_new_caught(ours ? NULL : calls, ours ? NULL : aligned, n, align, by,
@@ -222,18 +249,18 @@ static HK_NOINLINE void *derived_nothrow_slow(size_t n, size_t align, hk_by_t by
 
 /* Two functions: a shared one would cost the hit of a sized delete an instruction. */
 static HK_NOINLINE void derived_delete_slow(void *p, hk_by_t by, size_t n, void calls(void *p)) {
-    if (HK_UNLIKELY(!hk_operators_are_ours()))
+    if (HK_LIKELY(hk_operators_are_ours()))
+        delete_slow(p, by, n, 1);
+    else
         calls(p);
-    else if (!delete_shortly(p))
-        hk_delete_slow(p, by, n, 1);
 }
 
 static HK_NOINLINE void derived_delete_aligned_slow(void *p, hk_by_t by, size_t n, size_t align,
                                                     void calls(void *p, size_t align)) {
-    if (HK_UNLIKELY(!hk_operators_are_ours()))
+    if (HK_LIKELY(hk_operators_are_ours()))
+        delete_slow(p, by, n, align);
+    else
         calls(p, align);
-    else if (!delete_shortly(p))
-        hk_delete_slow(p, by, n, align);
 }
 
 typedef struct nothrow nothrow_t;
@@ -262,7 +289,7 @@ typedef struct nothrow nothrow_t;
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 HK_EXPORT void *_Znwm(size_t n) {
-    void *p = hk_hit_pop(n);
+    void *p = hk_hit_pop(hk_load_relaxed(&hk_tc), n);
     return HK_LIKELY(p != NULL) ? p : new_slow(n, 8, HK_BY_NEW);
 }
 
@@ -272,13 +299,13 @@ HK_EXPORT void *_ZnwmSt11align_val_t(size_t n, size_t align) {
 }
 
 HK_EXPORT void _ZdlPv(void *p) {
-    if (HK_UNLIKELY(!hk_hit_push(p)))
-        delete_slow(p, HK_BY_NEW, 1);
+    if (HK_UNLIKELY(!hk_hit_push(hk_load_relaxed(&hk_tc), p)))
+        basic_delete_slow(p, HK_BY_NEW, 1);
 }
 
 HK_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t align) {
-    if (HK_UNLIKELY(!hk_hit_push(p)))
-        delete_slow(p, HK_BY_ALIGNED_NEW, align);
+    if (HK_UNLIKELY(!hk_hit_push(hk_load_relaxed(&hk_tc), p)))
+        basic_delete_slow(p, HK_BY_ALIGNED_NEW, align);
 }
 
 NEW(_Znam, derived_new_slow, HK_BY_NEW_ARRAY, _Znwm)

@@ -9,7 +9,7 @@
 #include "api/api.h"
 #include "base/calls.h"
 #include "base/worker.h"
-#include "front/bounds.h"
+#include "front/boundary.h"
 
 #if !HK_NO_OVERRIDE
 
@@ -38,27 +38,20 @@ static int set_limit(pid_t pid, resource_t resource, const void *limit, void *be
     return result;
 }
 
-HK_EXPORT int setrlimit(resource_t resource, const struct rlimit *limit) {
-    return set_limit(0, resource, limit, NULL);
-}
-
-HK_EXPORT int prlimit(pid_t pid, resource_t resource, const struct rlimit *limit,
-                      struct rlimit *before) {
-    return set_limit(pid, resource, limit, before);
-}
+#define LIMITS(setrlimit, prlimit, rlimit)                                                         \
+    HK_EXPORT int setrlimit(resource_t resource, const struct rlimit *limit) {                     \
+        return set_limit(0, resource, limit, NULL);                                                \
+    }                                                                                              \
+    HK_EXPORT int prlimit(pid_t pid, resource_t resource, const struct rlimit *limit,              \
+                          struct rlimit *before) {                                                 \
+        return set_limit(pid, resource, limit, before);                                            \
+    }
+LIMITS(setrlimit, prlimit, rlimit)
 
 /* glibc has separate names for 64-bit limits, which are the same here. */
 #ifdef __GLIBC__
 _Static_assert(sizeof(struct rlimit) == sizeof(struct rlimit64), "as the system has it");
-
-HK_EXPORT int setrlimit64(resource_t resource, const struct rlimit64 *limit) {
-    return set_limit(0, resource, limit, NULL);
-}
-
-HK_EXPORT int prlimit64(pid_t pid, resource_t resource, const struct rlimit64 *limit,
-                        struct rlimit64 *before) {
-    return set_limit(pid, resource, limit, before);
-}
+LIMITS(setrlimit64, prlimit64, rlimit64)
 #endif
 
 #endif

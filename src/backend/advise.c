@@ -26,20 +26,34 @@ HK_INLINE int ask(void *p, size_t bytes, hk_advice_t advice) {
     return error;
 }
 
-bool hk_advise_in_use(void *p, size_t bytes, hk_advice_t advice) {
-    return ask(p, bytes, advice) == 0;
+/* A system that keeps what it was told to drop has refused. */
+static bool keeps(hk_advice_t advice) {
+    const bool kept = advice == HK_PURGE && !hk_os_purges();
+    if (HK_UNLIKELY(kept))
+        hk_count(madvise_other, 1);
+    return kept;
 }
 
+bool hk_advise_in_use(void *p, size_t bytes, hk_advice_t advice) {
+    return ask(p, bytes, advice) == 0 && !keeps(advice);
+}
+
+/* Notes the answer to a purge; true: the memory has gone. Not a part of hk_advise(), which processes
+ * call that purge nothing. */
+static HK_NOINLINE bool is_gone(int error, hk_advice_t advice) {
+    if (error == 0 && keeps(advice))
+        error = EINVAL;
+    if (error == 0)
+        hk_store_relaxed(&refusals, 0u);
+    else if (error != ENOMEM)
+        hk_add_relaxed(&refusals, 1u);
+    return error == 0;
+}
+
+/* Refused advice on huge pages does not count: a kernel without them may purge very well. */
 bool hk_advise(void *p, size_t bytes, hk_advice_t advice) {
     if (hk_advice_is_disabled())
         return false;
     const int error = ask(p, bytes, advice);
-    /* refused advice on huge pages does not count: a kernel without them may purge very well */
-    if (advice == HK_PURGE || advice == HK_RESET) {
-        if (error == 0)
-            hk_store_relaxed(&refusals, 0u);
-        else if (error != ENOMEM)
-            hk_add_relaxed(&refusals, 1u);
-    }
-    return error == 0;
+    return advice == HK_PURGE || advice == HK_RESET ? is_gone(error, advice) : error == 0;
 }

@@ -4,7 +4,8 @@
 
 #include "os/os.h"
 
-/* As hk_os_advise(). False: the system refused, or advice has been given up. */
+/* As hk_os_advise(). False: the system refused, or keeps what it was told to drop, or advice has been
+ * given up. */
 bool hk_advise(void *p, size_t bytes, hk_advice_t advice);
 
 /* For memory in use: a refusal is only counted, for it says nothing about free memory. */

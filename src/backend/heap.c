@@ -32,19 +32,10 @@
 #include "backend/heap_own.h"
 #include "backend/slab.h"
 #include "base/report.h"
-#include "base/worker.h"
 #include "stats/sections.h"
 
-enum {
-    ADOPT_MOST = 32,
-    ADOPT_COLLECTS = 8,
-    ADOPT_SEEN = 256,
-    COLLECT_SEEN = 256,
-    COLLECT_VISITS = 64
-};
-
-static _Atomic(hk_heap_t *) all; /* push only */
-static atomic_uint heaps;        /* length of that list */
+_Atomic(hk_heap_t *) hk_heap_all;
+static atomic_uint heaps; /* length of that list */
 _Atomic uint64_t hk_heap_sparse;
 atomic_uint hk_heap_threads, hk_heap_orphans;
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
@@ -53,7 +44,7 @@ void hk_heap_init(hk_heap_t *heap) {
     hk_assert(heap->all_next == NULL && heap->partial[1] == NULL);
     hk_assert(hk_load_relaxed(&heap->pending) == NULL && !hk_load_relaxed(&heap->orphan));
     heap->lock = (hk_lock_t)HK_LOCK_INIT(HK_RANK_HEAP);
-    HK_PUSH(&all, heap->all_next, heap);
+    HK_PUSH(&hk_heap_all, heap->all_next, heap);
     hk_add_relaxed(&heaps, 1u);
 }
 
@@ -65,15 +56,13 @@ void hk_heap_set_orphan(hk_heap_t *heap, bool orphan) {
     hk_assert(hk_load_relaxed(&hk_heap_orphans) <= hk_load_relaxed(&heaps));
 }
 
-_Atomic uint64_t hk_heap_given_beside;
-
 /* written in a fork's child before it has other threads */
 static uint64_t of_parents[HK_HEAP_COUNT_COUNT];
 
 static uint64_t counted_ever(hk_heap_counter_t counter) {
     const bool remote = counter == HK_HEAP_COUNT_remote_frees;
     uint64_t sum = remote ? hk_load_relaxed(&hk_heap_given_beside) : 0;
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
+    for (hk_heap_t *heap = hk_load_acquire(&hk_heap_all); heap != NULL; heap = heap->all_next)
         sum += hk_load_relaxed(&heap->counts[counter]);
     return sum;
 }
@@ -206,67 +195,7 @@ void hk_heap_gained(hk_heap_t *heap, hk_slab_t *slab, unsigned n) {
         note_empty(heap, slab->cls);
 }
 
-/* ---- remote frees: the other side ---- */
-
-static void announce(hk_slab_t *slab) {
-    for (;;) {
-        /* set by this thread: it holds the slab */
-        hk_assert(hk_load_relaxed(&hk_remote_of(slab)->pending) == 1);
-        hk_heap_t *owner = hk_load_seq(&slab->owner);
-        if (owner != NULL) {
-            HK_PUSH(&owner->pending, hk_remote_of(slab)->pending_next, slab);
-            return;
-        }
-        hk_store_seq(&hk_remote_of(slab)->pending, 0u);
-        if (hk_load_seq(&slab->owner) == NULL ||
-            hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) != 0)
-            return;
-    }
-}
-
-void hk_heap_announce(hk_slab_t *slab) {
-    if (hk_load_seq(&hk_remote_of(slab)->pending) == 0 &&
-        hk_exchange_seq(&hk_remote_of(slab)->pending, 1u) == 0)
-        announce(slab);
-}
-
-/* The thread that had set `pending` in the parent is not here, and the lists are empty. */
-static void queue_anew(hk_slab_t *slab, bool carved) {
-    if (hk_load_relaxed(&hk_remote_of(slab)->pending) != 0)
-        hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
-    if (!carved)
-        return;
-    const hk_class_t *c = &hk_classes[slab->cls];
-    const _Atomic uint64_t *remote = hk_remote_bits(slab, c);
-    for (unsigned w = 0; w < hk_class_words(c); w++)
-        if (hk_load_relaxed(&remote[w]) != 0) {
-            hk_heap_announce(slab);
-            return;
-        }
-}
-
-/* Rebuilds all lists, since nothing tells which slabs are on none. Signals from outside are blocked
- * meanwhile, so no handler frees. */
-static HK_COLD HK_NOINLINE void queue_all_anew(void) {
-    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next)
-        hk_store_relaxed(&heap->pending, NULL);
-    hk_pool_visit_descriptors(queue_anew);
-    hk_signals_block(before);
-}
-
-/* A thread counts itself in hk_heap_giving before it sets a bit: if the child sees a bit of a
- * parent's thread, it also sees that count. If this thread forks in a signal handler that has
- * interrupted its own remote free, it finishes that free in the child, and the lists stay as they
- * are. */
-void hk_heap_forked(void) {
-    const unsigned own = hk_heap_own_giving;
-    if (HK_LIKELY(hk_load_relaxed(&hk_heap_giving) == own))
-        return;
-    hk_store_relaxed(&hk_heap_giving, own);
-    if (own == 0)
-        queue_all_anew();
-}
+/* ---- collecting remote frees ---- */
 
 /* Moves the slab's remote bits into its local ones. The heap is locked and owns the slab. */
 static void drain(hk_heap_t *heap, hk_slab_t *slab) {
@@ -298,7 +227,7 @@ static void collect_pending_locked(hk_heap_t *heap) {
         /* read before pending is cleared: after that another thread may write it */
         hk_slab_t *next = hk_remote_of(slab)->pending_next;
         if (hk_load_seq(&slab->owner) != heap) {
-            announce(slab);
+            hk_heap_announce(slab, true);
         } else {
             hk_store_seq(&hk_remote_of(slab)->pending, 0u);
             hk_heap_count_locked(heap, HK_HEAP_COUNT_collects, 1);
@@ -344,17 +273,18 @@ static bool adopt_from(hk_heap_t *heap, hk_heap_t *orphan, unsigned cls) {
 /* Searches a bounded number of orphans; one with remote frees to collect counts as several. The
  * next search goes on where this one ends. */
 static bool adopt(hk_heap_t *heap, unsigned cls) {
+    enum { MOST = 32, COLLECTS = 8, MOST_SEEN = 256 };
     static _Atomic(hk_heap_t *) cursor;
     if (hk_load_relaxed(&hk_heap_orphans) == 0)
         return false;
     bool found = false;
     hk_lock(&heap->lock);
     hk_heap_t *other = hk_load_relaxed(&cursor);
-    for (unsigned seen = 0, work = 0; seen < ADOPT_SEEN && work < ADOPT_MOST && !found; seen++) {
+    for (unsigned seen = 0, work = 0; seen < MOST_SEEN && work < MOST && !found; seen++) {
         if (other == NULL)
-            other = hk_load_acquire(&all);
+            other = hk_load_acquire(&hk_heap_all);
         if (other != heap && hk_load_acquire(&other->orphan) && hk_lock_try(&other->lock)) {
-            work += hk_load_relaxed(&other->pending) != NULL ? ADOPT_COLLECTS : 1;
+            work += hk_load_relaxed(&other->pending) != NULL ? COLLECTS : 1;
             found = adopt_from(heap, other, cls);
             hk_unlock(&other->lock);
         }
@@ -367,7 +297,7 @@ static bool adopt(hk_heap_t *heap, unsigned cls) {
 }
 
 hk_slab_t *hk_heap_take_slices(hk_heap_t *heap, unsigned slices, unsigned cls, unsigned align) {
-    hk_stash_clear(&heap->stash);
+    hk_stash_clear_own(&heap->stash);
     hk_slab_t *slab = hk_pool_take_mapped(slices, cls, align);
     if (slab == NULL) {
         hk_heap_collect_pending();
@@ -377,7 +307,7 @@ hk_slab_t *hk_heap_take_slices(hk_heap_t *heap, unsigned slices, unsigned cls, u
 }
 
 /* Gets the heap a slab with free blocks: an orphan's, or a new one. */
-static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
+static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls, size_t wanted) {
     if (adopt(heap, cls))
         return true;
     const unsigned slices = hk_classes[cls].slices;
@@ -397,7 +327,7 @@ static HK_NOINLINE bool find_slab(hk_heap_t *heap, unsigned cls) {
     /* each heap in use may have one nearly empty slab; an orphan's would have been adopted */
     const size_t serving = hk_minus(hk_load_relaxed(&heaps), hk_load_relaxed(&hk_heap_orphans));
     const size_t begun = serving * slices * HK_SLICE;
-    hk_class_note(cls, heap->wanted, hk_minus(hk_pool_carved(cls), begun));
+    hk_class_note(cls, wanted, hk_minus(hk_pool_carved(cls), begun));
     return true;
 }
 
@@ -416,7 +346,8 @@ static hk_slab_t *choose(hk_slab_t *list) {
     return best;
 }
 
-static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsigned n,
+                                 size_t wanted) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT && n != 0);
     hk_assert(hk_lock_may_take(HK_RANK_HEAP));
     void **end = out + n;
@@ -429,7 +360,7 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
             if (end != out + n)
                 break;
             hk_heap_leave(heap);
-            if (!HK_TIMED_VALUE(slab_new, find_slab(heap, cls)))
+            if (!HK_TIMED_VALUE(slab_new, find_slab(heap, cls, wanted)))
                 return 0;
             hk_lock(&heap->lock);
             continue;
@@ -450,8 +381,8 @@ static HK_NOINLINE unsigned take(hk_heap_t *heap, unsigned cls, void **out, unsi
     return got;
 }
 
-unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
-    return HK_TIMED_VALUE(refill, take(heap, cls, out, n));
+unsigned hk_heap_take_for(hk_heap_t *heap, unsigned cls, void **out, unsigned n, size_t wanted) {
+    return HK_TIMED_VALUE(refill, take(heap, cls, out, n, wanted));
 }
 
 /* ---- collecting without taking ---- */
@@ -477,7 +408,7 @@ static void collect_and_leave(hk_heap_t *heap) {
 void hk_heap_collect(hk_heap_t *heap) {
     hk_lock(&heap->lock);
     collect_and_leave(heap);
-    hk_stash_clear(&heap->stash);
+    hk_stash_clear_own(&heap->stash);
 }
 
 /* True if the heap had something to collect or retire, and could be locked. */
@@ -493,20 +424,21 @@ static bool collect_other(hk_heap_t *heap, bool empties) {
 
 void hk_heap_collect_all(bool empties, void (*visit)(hk_stash_t *stash)) {
     hk_assert(hk_lock_may_take(HK_RANK_HEAP)); /* it only tries each heap's lock */
-    for (hk_heap_t *heap = hk_load_acquire(&all); heap != NULL; heap = heap->all_next) {
+    for (hk_heap_t *heap = hk_load_acquire(&hk_heap_all); heap != NULL; heap = heap->all_next) {
         collect_other(heap, empties);
         visit(&heap->stash);
     }
 }
 
 void hk_heap_collect_pending(void) {
-    hk_assert(hk_lock_may_take(HK_RANK_HEAP));
+    enum { MOST_SEEN = 256, VISITS = 64 };
     static _Atomic(hk_heap_t *) cursor; /* atomic: any thread; NULL: the first */
+    hk_assert(hk_lock_may_take(HK_RANK_HEAP));
     hk_heap_t *heap = hk_load_relaxed(&cursor);
-    const unsigned most = (unsigned)hk_min(COLLECT_SEEN, hk_load_relaxed(&heaps));
-    for (unsigned seen = 0, visits = 0; seen < most && visits < COLLECT_VISITS; seen++) {
+    const unsigned most = (unsigned)hk_min(MOST_SEEN, hk_load_relaxed(&heaps));
+    for (unsigned seen = 0, visits = 0; seen < most && visits < VISITS; seen++) {
         if (heap == NULL)
-            heap = hk_load_acquire(&all);
+            heap = hk_load_acquire(&hk_heap_all);
         visits += collect_other(heap, false);
         heap = heap->all_next;
     }

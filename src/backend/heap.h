@@ -24,8 +24,8 @@ struct hk_heap {
     hk_slab_t *retired;
     /* owner: bytes of new slabs that had pages without memory, since the thread's last sweep */
     size_t grown;
-    /* owner: size of the latest request at the boundary, for hk_class_note(); 0 in a crowd's
-     * heap */
+    /* owner: size of the latest request at the boundary, for hk_class_note(); not used in a
+     * crowd's heap */
     size_t wanted;
     /* atomic: slabs with remote frees to collect */
     _Alignas(HK_CACHE_LINE) _Atomic(hk_slab_t *) pending;
@@ -37,10 +37,15 @@ struct hk_heap {
 /* Makes zeroed memory a heap and adds it to the list of all heaps. */
 void hk_heap_init(hk_heap_t *heap);
 
-/* Takes up to `n` blocks of class `cls` and writes them to out[0..n) so that the lowest address
- * comes last (a stack pops it first). Returns how many; 0 only when out of memory. Called by a
- * thread that the heap serves. */
-unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n);
+/* Takes up to `n` blocks of class `cls` for a request of `wanted` bytes, and writes them to out[0..n)
+ * so that the lowest address comes last (a stack pops it first). Returns how many; 0 only when out
+ * of memory. Called by a thread that the heap serves. */
+unsigned hk_heap_take_for(hk_heap_t *heap, unsigned cls, void **out, unsigned n, size_t wanted);
+
+/* The same from the thread's own heap. */
+HK_INLINE unsigned hk_heap_take(hk_heap_t *heap, unsigned cls, void **out, unsigned n) {
+    return hk_heap_take_for(heap, cls, out, n, heap->wanted);
+}
 
 /* Gives n blocks of class `cls` back to their slabs, whichever heaps own these. Aborts on a double
  * or invalid free. Called by a thread that the heap serves. */
@@ -55,6 +60,10 @@ unsigned hk_heap_give_some(hk_heap_t *heap, unsigned cls, void *const *blocks, u
  * and reentrant: also for a signal handler that has interrupted the boundary, and for a thread that
  * runs beside a fork. */
 void hk_heap_give_remote(unsigned cls, void *p);
+
+/* The same for a block that no thread has freed just now: it lay in an idle thread's magazine, and
+ * does not count as a remote free. */
+void hk_heap_give_idle(unsigned cls, void *p);
 
 /* A bit for each sparse class: much is free in its slabs beside blocks in use (policy/look.c sets
  * it). Freed blocks of such a class should go back to their slabs rather than be reused at once:
@@ -95,11 +104,9 @@ void hk_heap_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool lazi
  * lock. */
 void hk_heap_set_orphan(hk_heap_t *heap, bool orphan);
 
-/* How many heaps are orphans. */
-extern atomic_uint hk_heap_orphans; /* atomic: any thread */
-
-/* How many threads have a heap. Written by the front under the registry's lock. */
-extern atomic_uint hk_heap_threads; /* atomic: any thread */
+/* How many heaps are orphans, and how many threads have a heap; the latter is written by the front
+ * under the registry's lock. */
+extern atomic_uint hk_heap_orphans, hk_heap_threads; /* atomic: any thread */
 
 /* What all heaps have counted since the process started. Any thread, no lock. */
 uint64_t hk_heap_counted(hk_heap_counter_t counter);

@@ -1,8 +1,26 @@
-/* Gives blocks back to the slabs they came from. */
+/* Gives blocks back to the slabs they came from, and announces remote frees to the slabs' owners
+ * (the protocol is in heap.c). */
 #include "backend/heap_own.h"
 #include "backend/pagemap.h"
 #include "base/report.h"
+#include "base/worker.h"
 #include "stats/sections.h"
+
+void hk_heap_announce(hk_slab_t *slab, bool held) {
+    hk_remote_t *remote = hk_remote_of(slab);
+    while (held ||
+           (hk_load_seq(&remote->pending) == 0 && hk_exchange_seq(&remote->pending, 1u) == 0)) {
+        hk_heap_t *owner = hk_load_seq(&slab->owner);
+        if (owner != NULL) {
+            HK_PUSH(&owner->pending, remote->pending_next, slab);
+            return;
+        }
+        hk_store_seq(&remote->pending, 0u);
+        if (hk_load_seq(&slab->owner) == NULL)
+            return;
+        held = false;
+    }
+}
 
 /* A slab to which blocks are given. Once the last of its blocks has been given, another heap may
  * adopt, retire or recarve the slab: from then on only hk_heap_announce() touches its
@@ -133,7 +151,7 @@ static unsigned give_to_slab(hk_heap_t *heap, unsigned cls, void *const *blocks,
         hk_heap_gained(heap, g.slab, given);
     } else {
         hk_heap_count_locked(heap, HK_HEAP_COUNT_remote_frees, given);
-        hk_heap_announce(g.slab);
+        hk_heap_announce(g.slab, false);
     }
     return given;
 }
@@ -174,18 +192,69 @@ void hk_heap_give(hk_heap_t *heap, unsigned cls, void *const *blocks, unsigned n
     hk_heap_give_some(heap, cls, blocks, n, n);
 }
 
-atomic_uint hk_heap_giving;
-_Thread_local unsigned hk_heap_own_giving;
+/* ---- beside all locks, and in a fork's child ---- */
 
-void hk_heap_give_remote(unsigned cls, void *p) {
+_Atomic uint64_t hk_heap_given_beside;
+
+/* How many calls of give_beside() are under way: in all threads, and in this one (more than
+ * one if a signal handler frees). */
+static atomic_uint giving; /* atomic: any thread */
+static _Thread_local unsigned own_giving;
+
+HK_INLINE void give_beside(unsigned cls, void *p) {
     hk_assert(cls != 0 && cls < HK_CLASS_COUNT);
     giving_t g = giving_to(slab_for(p, cls));
     unsigned index = block_index(&g, p);
-    hk_heap_own_giving++;
-    hk_add_seq(&hk_heap_giving, 1u);
+    own_giving++;
+    hk_add_seq(&giving, 1u);
     set_bits(&g, index / 64, (uint64_t)1 << index % 64);
+    hk_heap_announce(g.slab, false);
+    hk_add_seq(&giving, -1u);
+    own_giving--;
+}
+
+void hk_heap_give_remote(unsigned cls, void *p) {
+    give_beside(cls, p);
     hk_add_relaxed(&hk_heap_given_beside, (uint64_t)1);
-    hk_heap_announce(g.slab);
-    hk_add_seq(&hk_heap_giving, -1u);
-    hk_heap_own_giving--;
+}
+
+HK_COLD void hk_heap_give_idle(unsigned cls, void *p) { give_beside(cls, p); }
+
+/* The thread that had set `pending` in the parent is not here, and the lists are empty. Only a slab
+ * that a heap owns has remote bits. */
+static void queue_anew(hk_slab_t *slab) {
+    if (hk_load_relaxed(&hk_remote_of(slab)->pending) != 0)
+        hk_store_relaxed(&hk_remote_of(slab)->pending, 0u);
+    if (hk_load_relaxed(&slab->owner) == NULL)
+        return;
+    const hk_class_t *c = &hk_classes[slab->cls];
+    const _Atomic uint64_t *remote = hk_remote_bits(slab, c);
+    unsigned w = 0;
+    while (w < hk_class_words(c) && hk_load_relaxed(&remote[w]) == 0)
+        w++;
+    if (w < hk_class_words(c))
+        hk_heap_announce(slab, false);
+}
+
+/* Rebuilds all lists, since nothing tells which slabs are on none. Signals from outside are blocked
+ * meanwhile, so no handler frees. */
+static HK_COLD void queue_all_anew(void) {
+    const uint64_t before = hk_signals_block(HK_SIGNALS_FROM_OUTSIDE);
+    for (hk_heap_t *heap = hk_load_acquire(&hk_heap_all); heap != NULL; heap = heap->all_next)
+        hk_store_relaxed(&heap->pending, NULL);
+    hk_pool_visit_descriptors(queue_anew);
+    hk_signals_block(before);
+}
+
+/* A thread counts itself in `giving` before it sets a bit: if the child sees a bit of a parent's
+ * thread, which may be on no list and have no thread that will put it there, it also sees that
+ * count. If this thread forks in a signal handler that has interrupted its own remote free, it
+ * finishes that free in the child, and the lists stay as they are. */
+void hk_heap_forked(void) {
+    const unsigned own = own_giving;
+    if (HK_LIKELY(hk_load_relaxed(&giving) == own))
+        return;
+    hk_store_relaxed(&giving, own);
+    if (own == 0)
+        queue_all_anew();
 }

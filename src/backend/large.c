@@ -40,21 +40,19 @@ HK_WALKER static void is_valid(const huge_t *huge) {
 
 static unsigned slices_for(size_t n) { return (unsigned)hk_slices_of(n); }
 
-static void publish(huge_t *huge) {
-    char *start = huge->range.start;
-    hk_map_set_owner(start, huge);
-    hk_map_set(start, 1, HK_KIND_HUGE);
-    hk_map_set(start + HK_SLICE, (huge->range.bytes - 1) / HK_SLICE, HK_KIND_INTERIOR);
-    hk_walk(is_valid(huge));
-}
-
-/* After a change of size in place: sets the kinds of the slices behind the first known_bytes. */
+/* Sets the kinds of the slices behind the first known_bytes. */
 static void publish_tail(huge_t *huge, size_t known_bytes) {
     const size_t known = hk_slices_of(known_bytes), slices = hk_slices_of(huge->range.bytes);
     hk_assert(known != 0);
     if (slices > known)
         hk_map_set(huge->range.start + known * HK_SLICE, slices - known, HK_KIND_INTERIOR);
     hk_walk(is_valid(huge));
+}
+
+static void publish(huge_t *huge) {
+    hk_map_set_owner(huge->range.start, huge);
+    hk_map_set(huge->range.start, 1, HK_KIND_HUGE);
+    publish_tail(huge, HK_SLICE);
 }
 
 /* The bytes that a huge block of n bytes takes: whole units or, while memory is bounded, whole
@@ -84,13 +82,12 @@ static void forget(const char *start) {
         latest.start = NULL;
 }
 
-/* For how many of the first bytes of a block of n bytes huge pages are asked: for the units that it
- * fills or nearly fills, if such blocks are written to all over. That makes two mappings of the
- * block, and mappings are limited: so a process with many such blocks asks for all of each or, if
- * that would be much more than n, does so only once it has very many. */
-static size_t dense_bytes(size_t n) {
+/* For how many of the first bytes of a block of n bytes, which takes `bytes`, huge pages are asked:
+ * for the units that it fills or nearly fills, if such blocks are written to all over. That makes
+ * two mappings of the block, and mappings are limited: so a process with many such blocks asks for
+ * all of each or, if that would be much more than n, does so only once it has very many. */
+static size_t dense_bytes(size_t n, size_t bytes) {
     enum { FEW_BLOCKS = 8, MANY_BLOCKS = 4096, MUCH = 8 };
-    const size_t bytes = huge_bytes(n);
     if (bytes < HK_HUGE_PAGES_FROM || hk_option(thp) == 0 || !hk_huge_pages_fill(bytes) ||
         !hk_huge_pages_pay())
         return 0;
@@ -104,10 +101,10 @@ static size_t front_of(size_t bytes) {
     return bytes % HK_UNIT == 0 && hk_region_moves() ? hk_written_usually(bytes) : bytes;
 }
 
-/* Takes a range for a block of n bytes. If the cache holds less than it needs, remote frees are
+/* Takes a range of `bytes` for a block of n bytes. If the cache holds less, remote frees are
  * collected first: superslabs that become empty go to the cache. */
-static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, size_t *dirty) {
-    const size_t bytes = huge_bytes(n);
+static bool take_range(size_t n, size_t bytes, size_t align, size_t front, hk_range_t *range,
+                       size_t *dirty) {
     hk_assert(hk_is_aligned(bytes, HK_SLICE) && hk_is_aligned(align, HK_UNIT));
     if (hk_region_cached() < bytes)
         hk_heap_collect_pending();
@@ -116,7 +113,7 @@ static bool take_range(size_t n, size_t align, size_t front, hk_range_t *range, 
     const hk_range_t before = {inverted(latest.start), latest.bytes, latest.mixed};
     if (latest.start != NULL && hk_map_kind(before.start) == HK_KIND_HUGE)
         learn(&before, false);
-    const size_t dense = hk_min(dense_bytes(n), front);
+    const size_t dense = hk_min(dense_bytes(n, bytes), front);
     if (!hk_region_take_front(bytes, align, dense, front, range, dirty))
         return false;
     if (*dirty != 0)
@@ -135,7 +132,7 @@ static void *huge_alloc(size_t n, size_t align, size_t *dirty) {
     if (bytes % HK_UNIT == 0)
         hk_written_asked(bytes);
     const size_t front = front_of(bytes);
-    if (huge == NULL || !take_range(n, align, front, &huge->range, dirty)) {
+    if (huge == NULL || !take_range(n, bytes, align, front, &huge->range, dirty)) {
         if (huge != NULL)
             hk_stock_put(&stock, huge);
         hk_count(huge_failures, 1);
@@ -181,7 +178,7 @@ HK_INLINE void *run_alloc(hk_heap_t *heap, size_t n, size_t align, bool mapped, 
         return NULL;
     set_tail(run, n);
     if (run->zeroed && !mapped) {
-        hk_stash_clear(&heap->stash);
+        hk_stash_clear_own(&heap->stash);
         hk_purge_instead();
     }
     hk_assert(run->cls == 0 && run->slices == slices);
@@ -266,7 +263,7 @@ static void give_range(const hk_range_t *range, size_t kept) {
         hk_region_give((hk_range_t){range->start, kept, range->mixed});
 }
 
-static size_t free_huge(huge_t *huge) {
+static HK_NOINLINE size_t free_huge(huge_t *huge) {
     size_t bytes = huge->range.bytes;
     hk_assert(hk_load_relaxed(&live) != 0);
     hk_assert(hk_map_owner(huge->range.start) != huge); /* claim_huge() has cleared it */
@@ -287,8 +284,8 @@ static HK_COLD void put_run_aside(hk_slab_t *run) {
     hk_store_seq(&hk_large_aside, true);
 }
 
-/* Frees a run whose tail is held, or gone. Not to the stash, which does not know which pages are
- * gone. */
+/* Frees a run whose tail is, or was, held, or is gone. Not to the stash, which does not know which
+ * pages are gone. */
 static HK_COLD size_t free_purged(hk_slab_t *run) {
     if (!hk_tail_is_held(run))
         return hk_pool_give(run);
@@ -331,10 +328,7 @@ size_t hk_large_free_late(void) {
     size_t bytes = hk_pack_free_late();
     for (hk_slab_t *run = hk_exchange_seq(&late_runs, NULL), *next; run != NULL; run = next) {
         next = run->next;
-        if (hk_tail_is_held(run))
-            put_run_aside(run);
-        else
-            bytes += hk_pool_give(run);
+        bytes += free_purged(run);
     }
     for (huge_t *huge = hk_exchange_seq(&late_huge, NULL), *next; huge != NULL; huge = next) {
         next = huge->kept.unused_next;
@@ -416,7 +410,7 @@ static void *run_resize(hk_heap_t *heap, void *p, size_t n) {
         return NULL;
     const unsigned slices = slices_for(n), before = run->slices;
     if (!hk_pool_resize(run, slices)) {
-        hk_stash_clear(&heap->stash);
+        hk_stash_clear_own(&heap->stash);
         if (!hk_pool_resize(run, slices))
             return NULL;
     }

@@ -75,21 +75,26 @@ hk_singles_t hk_singles(void) {
                           hk_load_relaxed(&single_kept)};
 }
 
+/* The limit is read once: another thread may end it between two reads. */
+static size_t most_held(void) {
+    const size_t most = hk_limit();
+    return most != 0 ? most : SIZE_MAX;
+}
+
 bool hk_limit_is_near(void) {
     const size_t used = hk_minus(hk_held(), hk_load_relaxed(&single_kept));
-    return hk_limit() != 0 && used + HK_UNIT > hk_limit() / 2;
+    return used + HK_UNIT > most_held() / 2;
 }
 
 bool hk_limit_excludes(size_t bytes, size_t counted) {
     const size_t now = hk_minus(hk_held(), counted);
-    return bytes > now &&
-           ((hk_limit() != 0 && bytes > hk_limit()) || !hk_os_grants_memory(bytes - now));
+    return bytes > now && (bytes > most_held() || !hk_os_grants_memory(bytes - now));
 }
 
 /* By compare-and-swap rather than add and undo: a thread that is refused must not cause another's
  * refusal. */
 bool hk_held_take(size_t bytes, size_t moving) {
-    const size_t most = hk_limit() != 0 ? hk_limit() : SIZE_MAX;
+    const size_t most = most_held();
     size_t now = hk_held();
     hk_assert(moving <= bytes);
     do {

@@ -74,9 +74,9 @@ HK_WALKER static void is_valid_locked(const pack_t *pack) {
     hk_assert(stats.bytes >= stats.blocks * HK_GRAIN && stats.bytes <= stats.packs * HK_UNIT);
 }
 
-/* The first grain of the live block at p. */
+/* The first grain of the live block at p. `pack` is NULL if its last block has just been freed. */
 static unsigned block_at(const pack_t *pack, const void *p, hk_fatal_t if_not) {
-    size_t offset = (size_t)((const char *)p - pack->base);
+    const size_t offset = pack != NULL ? (size_t)((const char *)p - pack->base) : SIZE_MAX;
     unsigned first = (unsigned)(offset / HK_GRAIN);
     if (offset >= HK_UNIT || offset % HK_GRAIN != 0 || length(pack, first) == 0)
         hk_fatal(if_not, p);

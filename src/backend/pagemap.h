@@ -79,7 +79,7 @@ typedef struct {
     _Atomic uintptr_t mask; /* atomic: 0 until the map exists, and after it was given up */
 } hk_flat_t;
 
-extern hk_flat_t hk_flat;
+extern HK_HIDDEN hk_flat_t hk_flat;
 
 /* Bytes of addresses that the flat map takes, and that must be left beside it where addresses are
  * limited. With less room the system might refuse the process's own mappings and thread stacks, and

@@ -87,8 +87,8 @@ static HK_NOINLINE void purge_slices_locked(const hk_pool_cursor_t *cursor, hk_a
     const uint32_t claimed = hk_pool_claim(cursor->superslab, which, ranges, &n);
     note(all, hk_pool_look(cursor->superslab, claimed));
     /* the superslab may have other memory than when the cursor saw it */
-    const char *base = (const char *)ranges[0].start - (uintptr_t)ranges[0].start % HK_UNIT;
-    const uint64_t gone = n != 0 ? give_back_locked(cursor, ranges, n, how, base, HK_SLICE) : 0;
+    const char *base = n != 0 ? (const char *)((uintptr_t)ranges[0].start & ~(HK_UNIT - 1)) : NULL;
+    const uint64_t gone = give_back_locked(cursor, ranges, n, how, base, HK_SLICE);
     all->bytes +=
         hk_pool_unclaim(cursor->superslab, claimed, (uint32_t)gone, how == HK_RESET, &all->seen);
 }
@@ -140,11 +140,14 @@ size_t hk_purge_superslab(const hk_pool_cursor_t *cursor, hk_advice_t how, bool 
 }
 
 /* Tails lie in blocks that are in use: a refusal says nothing about free memory. */
-static size_t purge_tails_locked(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
+size_t hk_purge_tails(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
+    const uint64_t began = hk_os_now_ns();
     hk_os_range_t ranges[HK_SLICES];
     size_t bytes = 0;
     uint32_t gone = 0;
     unsigned n;
+    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
+    hk_lock(&hk_purge_lock);
     const uint32_t claimed = hk_pool_claim_tails(cursor->superslab, aged, ranges, &n);
     if (n != 0)
         rule_out_huge_pages_locked(cursor);
@@ -156,14 +159,6 @@ static size_t purge_tails_locked(const hk_pool_cursor_t *cursor, hk_advice_t how
         bytes += ranges[i].bytes;
     }
     hk_pool_unclaim_tails(cursor->superslab, claimed, gone, how == HK_RESET);
-    return bytes;
-}
-
-size_t hk_purge_tails(const hk_pool_cursor_t *cursor, hk_advice_t how, bool aged) {
-    const uint64_t began = hk_os_now_ns();
-    hk_assert(hk_lock_may_take(HK_RANK_PURGE));
-    hk_lock(&hk_purge_lock);
-    const size_t bytes = purge_tails_locked(cursor, how, aged);
     hk_unlock(&hk_purge_lock);
     hk_count(purge_bytes, bytes);
     hk_count(purge_ns, hk_os_now_ns() - began);

@@ -74,17 +74,13 @@ static char *map_somewhere(size_t bytes, size_t align) {
  * window might, far from where the system puts mappings, which would soon be in the way. */
 static _Atomic uintptr_t sparing; /* atomic: any thread */
 
-static uintptr_t first_to_spare(void) {
-    if (hk_load_relaxed(&places) == 0)
-        hk_store_relaxed(&places, hk_os_random());
-    return (uintptr_t)some_window();
-}
-
 /* Maps right below the previous range, so that both are one kernel mapping. */
 static char *map_sparingly(size_t bytes, size_t align) {
-    const uintptr_t known = hk_load_relaxed(&sparing);
-    const uintptr_t above = known != 0 ? known : first_to_spare();
+    uintptr_t above = hk_load_relaxed(&sparing);
     char *p = NULL;
+    if (above == 0 && hk_load_relaxed(&places) == 0)
+        hk_store_relaxed(&places, hk_os_random());
+    above = above != 0 ? above : (uintptr_t)some_window();
     if (bytes % HK_UNIT == 0 && align == HK_UNIT)
         p = hk_os_map_at(above - bytes, bytes);
     if (p == NULL)
@@ -155,15 +151,14 @@ static size_t move_free(hk_range_t from, char *to) {
     hk_map_set(from.start, from.bytes / HK_SLICE, HK_KIND_FOREIGN);
     size_t step = from.mixed ? HK_UNIT : from.bytes;
     for (size_t at = 0; at < from.bytes; at += step) {
-        bool moved = hk_os_move(from.start + at, step, to + at, step);
-        if (!moved) {
-            hk_held_drop(step); /* the place of this step */
-            hk_held_add(from.bytes - at);
-            hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
-            /* not kept: the largest range would be tried first again, each time in vain */
-            hk_region_unmap((hk_range_t){from.start + at, from.bytes - at, from.mixed});
-            return at;
-        }
+        if (hk_os_move(from.start + at, step, to + at, step))
+            continue;
+        hk_held_drop(step); /* the place of this step */
+        hk_held_add(from.bytes - at);
+        hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
+        /* not kept: the largest range would be tried first again, each time in vain */
+        hk_region_unmap((hk_range_t){from.start + at, from.bytes - at, from.mixed});
+        return at;
     }
     return from.bytes;
 }
@@ -223,6 +218,7 @@ static bool take(size_t bytes, size_t align, size_t dense, size_t front, hk_rang
     const bool exact = bytes % HK_UNIT != 0; /* the cache has no exact ranges */
     hk_assert(bytes != 0 && bytes % hk_os_page_size() == 0);
     hk_assert(align % HK_UNIT == 0 && hk_is_pow2(align));
+    hk_assert(front == bytes || (front != 0 && front < bytes && front % HK_UNIT == 0));
     bool taken = !exact && front == bytes && hk_region_fit(bytes, align, range);
     *used = taken ? bytes : 0;
     if (!taken && !exact && hk_mappings_may(&hk_region_no_moves) && hk_region_cached() != 0)
@@ -239,13 +235,8 @@ static bool take(size_t bytes, size_t align, size_t dense, size_t front, hk_rang
     return true;
 }
 
-bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used) {
-    return HK_TIMED_VALUE(region_take, take(bytes, align, dense, bytes, range, used));
-}
-
 bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
                           size_t *used) {
-    hk_assert(front != 0 && front <= bytes && front % HK_UNIT == 0);
     return HK_TIMED_VALUE(region_take, take(bytes, align, dense, front, range, used));
 }
 
@@ -331,16 +322,14 @@ bool hk_region_extend(hk_range_t *range, size_t new_bytes) {
     if (hk_range_is_exact(range))
         return resize_exact(range, new_bytes);
     hk_assert(new_bytes > range->bytes);
-    size_t more = new_bytes - range->bytes;
-    if (more % HK_UNIT != 0) /* the cache has only whole units */
+    const size_t more = new_bytes - range->bytes;
+    /* the cache has only whole units */
+    if (more % HK_UNIT != 0 || !hk_region_cut_at(hk_range_end(range), more))
         return false;
-    const bool found = hk_region_cut_at(hk_range_end(range), more);
-    if (found) {
-        range->bytes = new_bytes;
-        range->mixed = true;
-        hk_region_change_live(0, more);
-    }
-    return found;
+    range->bytes = new_bytes;
+    range->mixed = true;
+    hk_region_change_live(0, more);
+    return true;
 }
 
 /* Moves pages to the start of a fresh range of new_bytes. A kernel that refuses has already
@@ -475,15 +464,8 @@ static bool move_anywhere(const hk_range_t *range, size_t new_bytes, hk_range_t 
     return true;
 }
 
-/* Moves where the limits do not allow both ranges at once. */
-static bool move_with_little(const hk_range_t *range, size_t new_bytes, hk_range_t *to) {
-    if (range->mixed)
-        return false;
-    return hk_map_has_flat() ? move_to_fence(range, new_bytes, to)
-                             : move_anywhere(range, new_bytes, to);
-}
-
-/* The block grows by cached pages first. */
+/* The block grows by cached pages first. Where the limits do not allow both ranges at once, it is
+ * moved without. */
 bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
     hk_walk(hk_range_is_valid(*range));
     hk_assert(new_bytes >= wanted && hk_is_aligned(new_bytes, hk_os_page_size()));
@@ -501,7 +483,8 @@ bool hk_region_move(hk_range_t *range, size_t wanted, size_t new_bytes) {
                             : map_fresh(new_bytes, HK_UNIT, 0, range->bytes, &to);
     if (!filled || !move_block(range, &to)) {
         used = 0;
-        if (!move_with_little(range, wanted, &to)) {
+        if (range->mixed || !(hk_map_has_flat() ? move_to_fence(range, wanted, &to)
+                                                : move_anywhere(range, wanted, &to))) {
             if (filled)
                 hk_store_relaxed(&hk_region_no_moves, (unsigned)HK_PATIENCE);
             return false;

@@ -33,14 +33,16 @@ typedef struct {
 
 /* Takes `bytes` aligned to `align`, both multiples of a unit, or an exact range. The first `dense`
  * bytes, whole units, will be touched all over: huge pages are asked for in their fresh part, and
- * nowhere else. The first *used bytes may hold old data (0 for an exact range); the rest reads as
- * zero. Page-map entries of the range can be set. False: out of memory, nothing taken. */
-bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range, size_t *used);
-
-/* The same if probably only the first `front` bytes, whole units, will be touched: that many bytes
- * of cached pages are moved there, and none behind them. */
+ * nowhere else. Probably only the first `front` bytes, whole units or all, will be touched: that
+ * many bytes of cached pages are moved there, and none behind them. The first *used bytes may hold
+ * old data (0 for an exact range); the rest reads as zero. Page-map entries of the range can be
+ * set. False: out of memory, nothing taken. */
 bool hk_region_take_front(size_t bytes, size_t align, size_t dense, size_t front, hk_range_t *range,
                           size_t *used);
+HK_INLINE bool hk_region_take(size_t bytes, size_t align, size_t dense, hk_range_t *range,
+                              size_t *used) {
+    return hk_region_take_front(bytes, align, dense, bytes, range, used);
+}
 
 /* Whether pages are moved at present; if not, a later request can use only whole ranges. Any
  * thread, no lock. */

@@ -9,23 +9,20 @@
 #define BAND(size) ((size) <= 8 ? 0 : (size) > 1024 ? 8 : (uint8_t)(61 - __builtin_clzll((size)-1)))
 
 /* What the compiler can see of the promises in sizeclass.h: sizes ascend in steps that the table
- * can name, and waste at most 15 bytes or a fifth; ... */
-#define SIZES(cls, bytes, before, n)                                                               \
+ * can name, and waste at most 15 bytes or a fifth; a slab's blocks fit into its slices, its bitmaps
+ * and, with OS pages of 4 KiB, into one word of pages; its offsets are small enough for
+ * hk_class_index(). */
+#define PROMISES(cls, bytes, before, n)                                                            \
     _Static_assert((cls) >= 1 && (cls) < HK_CLASS_FIXED, "class 0 means none");                    \
     _Static_assert((before) < (bytes) && (bytes) <= HK_MID_MAX, "sizes ascend");                   \
     _Static_assert((bytes) % 8 == 0, "the table has an entry");                                    \
     _Static_assert((bytes) <= 8 || (bytes) % 16 == 0, "blocks suit max_align_t");                  \
-    _Static_assert((bytes) - (before) <= 16 || ((bytes) - (before)-1) * 5 <= (bytes), "waste");
-HK_CLASSES(SIZES)
-
-/* ... a slab's blocks fit into its slices, its bitmaps and, with OS pages of 4 KiB, into one word
- * of pages; its offsets are small enough for hk_class_index(). */
-#define FITS(cls, bytes, before, n)                                                                \
+    _Static_assert((bytes) - (before) <= 16 || ((bytes) - (before)-1) * 5 <= (bytes), "waste");    \
     _Static_assert((n) >= 1 && (n)*HK_SLICE / 4096 <= 64, "one word has a bit for each page");     \
     _Static_assert((n)*HK_SLICE / (bytes) >= 1, "a slab holds a block");                           \
     _Static_assert((n)*HK_SLICE * (bytes) < (1ull << 40), "the reciprocal is exact");              \
     _Static_assert(HK_MAGAZINE_REFILL(bytes) >= 1 && HK_MAGAZINE(bytes) <= 2000, "a magazine");
-HK_CLASSES(FITS)
+HK_CLASSES(PROMISES)
 _Static_assert(HK_SLAB_MAX_BLOCKS == 64 * 64, "one summary word for all bitmap words");
 _Static_assert(HK_SLOT_COUNT <= UINT16_MAX, "a magazine's place");
 _Static_assert(HK_CLASS_COUNT <= UINT8_MAX, "the tables' entries");

@@ -38,8 +38,7 @@ HK_INLINE void next_run(uint64_t *pages, unsigned *first, unsigned *n) {
     hk_assert(*pages != 0);
     *first = (unsigned)__builtin_ctzll(*pages);
     uint64_t ones = ~(*pages >> *first);
-    *n = ones == 0 ? 64 - *first : (unsigned)__builtin_ctzll(ones);
-    *n = (unsigned)hk_min(*n, 64 - *first);
+    *n = ones == 0 ? 64 : (unsigned)__builtin_ctzll(ones); /* 0s come in from above */
     *pages &= ~hk_bits(*first, *n);
 }
 

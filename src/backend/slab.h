@@ -35,11 +35,6 @@ unsigned hk_slab_unclaim(hk_slab_t *slab, uint64_t pages, uint64_t purged, bool 
 void hk_slab_mark_slices(hk_slab_t *slab, uint32_t clean, uint32_t lazy, uint32_t purged,
                          const uint16_t *gone);
 
-/* The pages that were given back and certainly have no memory. */
-HK_INLINE uint64_t hk_slab_gone(const hk_slab_t *slab) {
-    return slab->purged & ~hk_load_relaxed(&slab->lazy);
-}
-
 /* Writes each run of 1s in `mask` as an address range; a bit stands for `bytes` bytes, from `base`
  * on. Returns how many ranges, at most 32. */
 unsigned hk_mask_ranges(char *base, uint64_t mask, size_t bytes, hk_os_range_t *ranges);

@@ -36,9 +36,10 @@ void hk_stash_clear(hk_stash_t *stash);
 
 /* The same for the owner, which knows when there are none. */
 HK_INLINE void hk_stash_clear_own(hk_stash_t *stash) {
-    if (stash->held != 0)
+    if (HK_UNLIKELY(stash->held != 0)) {
         hk_stash_clear(stash);
-    stash->held = 0;
+        stash->held = 0;
+    }
 }
 
 /* Gives all runs to the pool, unless the stash was used since the last call. Any thread. */

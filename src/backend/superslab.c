@@ -218,7 +218,8 @@ static HK_COLD void note_tail_locked(const hk_slab_t *run) {
 static hk_range_t put_back_locked(hk_superslab_t *ss, unsigned first, unsigned slices, unsigned cls,
                                   uint64_t gone, bool wiped) {
     const uint32_t mask = hk_slice_mask(first, slices);
-    if (HK_UNLIKELY((ss->free & mask) != 0)) /* two threads freed the same large block at once */
+    /* one thread freed a large block while another one cut it short */
+    if (HK_UNLIKELY((ss->free & mask) != 0))
         hk_fatal(HK_DOUBLE_FREE, ss->base + first * HK_SLICE);
     hk_store_relaxed(&in_slabs[cls], hk_load_relaxed(&in_slabs[cls]) - slices);
     ss->free |= mask;
@@ -290,7 +291,8 @@ static HK_NOINLINE hk_slab_t *take_locked(unsigned slices, unsigned cls, unsigne
 static size_t give(hk_slab_t *slab) {
     hk_superslab_t *ss = hk_superslab_of(slab);
     const unsigned cls = slab->cls, slices = slab->slices;
-    const uint64_t gone = cls != 0 ? hk_slab_gone(slab) : 0;
+    /* pages that were given back and certainly have no memory */
+    const uint64_t gone = cls != 0 ? slab->purged & ~hk_load_relaxed(&slab->lazy) : 0;
     const bool wiped = hk_superslab_is_wiped(slab, 0, slices * HK_SLICE);
     hk_map_set(slab->base, slices, HK_KIND_FREE);
     hk_lock(&hk_pool_lock);

@@ -277,6 +277,5 @@ bool hk_pool_add_free(hk_superslab_t **at, hk_pool_free_t *sum);
 typedef void hk_slab_visitor_t(const hk_slab_t *slab, void *argument);
 void hk_pool_visit(hk_slab_visitor_t *visit, void *argument);
 
-/* Calls `visit` for every slab descriptor there is, and tells it whether that is a carved slab's.
- * No other thread may run. */
-void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved));
+/* Calls `visit` for every slab descriptor there is, carved or not. No lock. */
+void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab));

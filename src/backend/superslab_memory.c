@@ -29,17 +29,10 @@ hk_superslab_t *hk_superslab_next_locked(const hk_superslab_t *ss) {
     return next;
 }
 
-void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab, bool carved)) {
-    for (hk_superslab_t *ss = hk_load_acquire(&stock.all); ss != NULL; ss = ss->kept.next) {
-        uint32_t carved = ss->base != NULL ? ss->whole & ~(ss->free | ss->claimed) : 0;
-        for (unsigned i = 0; i < HK_SLICES; i++) {
-            hk_slab_t *slab = &ss->slabs[i];
-            const bool starts = (carved >> i & 1) != 0;
-            if (starts)
-                carved &= ~hk_slice_mask(i, slab->slices);
-            visit(slab, starts && slab->cls != 0);
-        }
-    }
+void hk_pool_visit_descriptors(void (*visit)(hk_slab_t *slab)) {
+    for (hk_superslab_t *ss = hk_load_acquire(&stock.all); ss != NULL; ss = ss->kept.next)
+        for (unsigned i = 0; i < HK_SLICES; i++)
+            visit(&ss->slabs[i]);
 }
 
 /* ---- shadows ---- */

@@ -22,6 +22,8 @@
 #define HK_INLINE static inline __attribute__((always_inline))
 #define HK_COLD __attribute__((noinline, cold))
 #define HK_NOINLINE __attribute__((noinline))
+/* For variables that hot paths of other files read: else their address is looked up first. */
+#define HK_HIDDEN __attribute__((visibility("hidden")))
 #define HK_CACHE_LINE 64u
 
 #define HK_KIB ((size_t)1024)
@@ -53,13 +55,11 @@ HK_INLINE size_t hk_align_up(size_t n, size_t align) {
     return (n + align - 1) & ~(align - 1);
 }
 
-/* Whether n, or an address, is a multiple of the power of two `align`. */
 HK_INLINE bool hk_is_aligned(uintptr_t n, size_t align) {
     hk_assert(hk_is_pow2(align));
     return (n & (align - 1)) == 0;
 }
 
-/* How many slices `bytes` take. */
 HK_INLINE size_t hk_slices_of(size_t bytes) { return (bytes + HK_SLICE - 1) / HK_SLICE; }
 
 HK_INLINE size_t hk_min(size_t a, size_t b) { return a < b ? a : b; }

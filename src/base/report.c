@@ -127,9 +127,16 @@ const char *hk_line_text(hk_line_t *line) {
 #define LARGE ((uint64_t)1 << (SIGXFSZ - 1))
 #define UNREAD ((uint64_t)1 << (SIGPIPE - 1))
 
-hk_held_signals_t hk_write_begin(void) {
+/* If a file exceeds its size limit or a pipe has no reader, the system also sends a signal that
+ * would end the process: it is blocked, and taken away if errno reports the case. */
+typedef struct {
+    bool held;
+    uint64_t before, waiting; /* one bit each: blocked by the thread before; pending before */
+} held_t;
+
+static held_t hold_signals(void) {
     const uint64_t which = LARGE | UNREAD;
-    hk_held_signals_t held = {0};
+    held_t held = {0};
     held.held = HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, &which, &held.before,
                                        sizeof which)) == 0;
     if (held.held && (held.before & which) != 0)
@@ -137,14 +144,14 @@ hk_held_signals_t hk_write_begin(void) {
     return held;
 }
 
-void hk_write_end(hk_held_signals_t held, int error) {
-    const uint64_t came = (error == EFBIG ? LARGE : error == EPIPE ? UNREAD : 0) & ~held.waiting;
+static void release_signals(const held_t *held, int error) {
+    const uint64_t came = (error == EFBIG ? LARGE : error == EPIPE ? UNREAD : 0) & ~held->waiting;
     const struct timespec now = {0};
-    if (!held.held)
+    if (!held->held)
         return;
     if (came != 0)
         HK_CALL(other, syscall(SYS_rt_sigtimedwait, &came, NULL, &now, sizeof came));
-    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held.before, NULL, sizeof came));
+    HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_SETMASK, &held->before, NULL, sizeof came));
 }
 
 static atomic_int kept_stderr = -1; /* atomic: any thread; a duplicate */
@@ -179,7 +186,7 @@ static int failure(int fd, int error) {
 }
 
 int hk_write_all(int fd, const void *bytes, size_t n) {
-    const hk_held_signals_t held = hk_write_begin();
+    const held_t held = hold_signals();
     int error = 0;
     for (const char *at = bytes; n != 0 && error == 0;) {
         const ssize_t done = HK_CALL(other, write(fd, at, n));
@@ -188,7 +195,7 @@ int hk_write_all(int fd, const void *bytes, size_t n) {
         at += done > 0 ? done : 0;
         n -= done > 0 ? (size_t)done : 0;
     }
-    hk_write_end(held, error);
+    release_signals(&held, error);
     return error;
 }
 

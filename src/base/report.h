@@ -40,18 +40,9 @@ const char *hk_error_text(int error);
 /* Writes the line and a newline, with one write(2) unless a signal or the system cuts it short, and
  * empties the line. Keeps errno. */
 void hk_line_write(hk_line_t *line, int fd);
-/* Brackets a write. If a file exceeds its size limit or a pipe has no reader, the system also sends
- * a signal that would end the process: it is blocked, and taken away if errno reports the case. */
-typedef struct {
-    uint64_t before,
-        waiting; /* signals, one bit each: blocked by the thread before; pending before */
-    bool held;
-} hk_held_signals_t;
-hk_held_signals_t hk_write_begin(void);
-void hk_write_end(hk_held_signals_t held, int error);
-/* Writes all n bytes between these two; returns 0 or write(2)'s error. If fd is stdout or stderr,
- * waits for room in a full non-blocking pipe, at most one second in total for all writes within ten
- * seconds. Signal handlers may call it. */
+/* Writes all n bytes; returns 0 or write(2)'s error, without the signal that the system sends with
+ * it. If fd is stdout or stderr, waits for room in a full non-blocking pipe, at most one second in
+ * total for all writes within ten seconds. Signal handlers may call it. */
 int hk_write_all(int fd, const void *bytes, size_t n);
 /* A text of any length, written to a file in pieces of less than HK_LONGEST_PIECE bytes each. */
 enum { HK_LONGEST_PIECE = 512 };

@@ -77,6 +77,16 @@ static void set_number(unsigned option, uint64_t value, hk_origin_t origin) {
     hk_store_relaxed(&hk_origins[option], (uint8_t)origin);
 }
 
+/* The same where the options may be read-only. False: they could not be made writable. */
+static bool change_locked(unsigned option, uint64_t value, hk_origin_t origin) {
+    if (!settle_locked(HK_READ_WRITE))
+        return false;
+    hk_store_relaxed(&hk_config.asked, true);
+    set_number(option, value, origin);
+    settle_locked(HK_READ);
+    return true;
+}
+
 /* Copies texts: a program may overwrite its environment with its title. */
 static void set_text(unsigned option, _Atomic(const char *) *text, const char *value) {
     static char kept[8192];
@@ -104,11 +114,8 @@ static void look_at_limits(void) {
     int unread;
     uint64_t limit = hk_os_memory_limit(HK_OS_MEMBERSHIP, HK_OS_CGROUPS, &unread);
     hk_lock(&lock);
-    if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT &&
-        settle_locked(HK_READ_WRITE)) {
-        set_number(HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
-        settle_locked(HK_READ);
-    }
+    if (limit != 0 && hk_option_origin(lean_target_mb) == HK_FROM_DEFAULT)
+        change_locked(HK_OPTION_lean_target_mb, hk_config_target_mb(limit), HK_FROM_CGROUP);
     hk_unlock(&lock);
 }
 
@@ -252,13 +259,8 @@ int hk_config_control(const char *name, const char *value, char *out, size_t out
     }
     hk_lock(&lock);
     int problem = out != NULL ? read_out(option, out, out_bytes) : 0;
-    if (problem == 0 && value != NULL && !settle_locked(HK_READ_WRITE))
+    if (problem == 0 && value != NULL && !change_locked(option, number, HK_FROM_RUN_TIME))
         problem = ENOMEM;
-    if (problem == 0 && value != NULL) {
-        hk_store_relaxed(&hk_config.asked, true);
-        set_number(option, number, HK_FROM_RUN_TIME);
-        settle_locked(HK_READ);
-    }
     hk_unlock(&lock);
     if (problem == 0 && value != NULL)
         look_at_limits();

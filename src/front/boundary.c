@@ -10,13 +10,12 @@
 #include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
-#include "front/bounds.h"
+#include "front/alone.h"
 #include "front/crowd.h"
 #include "front/emergency.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
-#include "front/prewarm.h"
 #include "front/sampled.h"
 #include "front/thread.h"
 #include "front/watched.h"
@@ -30,34 +29,35 @@
 /* The C library's own, for pointers that are its own. Absent in a static or foreign libc. */
 void __libc_free(void *p) __attribute__((weak));
 
-static HK_NOINLINE void free_large_or_odd(hk_thread_t *thread, void *p, unsigned kind) {
-    if (kind == HK_KIND_EMERGENCY)
-        hk_emergency_free(p);
-    else
-        hk_purger_note(HK_TIMED_VALUE(large_free, hk_large_free(&thread->heap, p, kind)));
+static HK_NOINLINE void free_large(hk_thread_t *thread, void *p, unsigned kind) {
+    hk_purger_note(HK_TIMED_VALUE(large_free, hk_large_free(&thread->heap, p, kind)));
 }
 
-static void free_entered(hk_thread_t *thread, void *p, unsigned kind) {
-    if (HK_UNLIKELY(kind >= HK_CLASS_COUNT))
-        free_large_or_odd(thread, p, kind);
-    else if (HK_UNLIKELY(hk_observed(thread) != 0))
-        hk_observed_give(thread, kind, p);
+/* Frees what is no block of the backend: no lock is needed. */
+static HK_NOINLINE void free_odd(void *p, unsigned kind) {
+    if (kind == HK_KIND_EMERGENCY)
+        hk_emergency_free(p);
+    else if (kind == HK_KIND_FENCED)
+        hk_fence_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
+    else if (kind != HK_KIND_FOREIGN)
+        hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
+    else if (__libc_free == NULL)
+        hk_fatal(HK_INVALID_POINTER, p);
     else
-        hk_magazine_give_or_flush(thread, kind, p);
+        __libc_free(p);
 }
 
 /* Frees without taking a lock: a small block becomes a remote free, a large one is put aside. */
 static HK_COLD void free_without_locks(void *p, unsigned kind) {
-    if (kind < HK_CLASS_COUNT)
+    if (hk_kind_is_class(kind))
         hk_heap_give_remote(kind, p);
-    else if (kind == HK_KIND_EMERGENCY)
-        hk_emergency_free(p);
     else
         hk_large_put_aside(p, kind);
 }
 
 static void free_observed(hk_thread_t *thread, unsigned plan, void *p) {
-    if ((plan | HK_PLAN_METRICS) != HK_MAGAZINES_COUNTED || !hk_observed_push(thread, plan, p))
+    if ((plan | HK_PLAN_METRICS) != HK_MAGAZINES_COUNTED ||
+        !hk_observed_push(thread, hk_counts_at(thread, plan), p))
         HK_TIMED(free_slow, hk_observed_free(thread, p));
 }
 
@@ -83,13 +83,13 @@ static HK_NOINLINE void free_by_shelf(void *p) {
         hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
 }
 
-void hk_free_slow(void *p) {
-    const signed char alone = hk_load_relaxed(&hk_alone);
-    if (alone > 0)
-        hk_guarded_free(p);
-    else if (alone == HK_ALONE_COUNTED)
-        hk_counted_free(p);
-    else if (alone == HK_ALONE_CROWD)
+void hk_free_slow(void *p, hk_tcache_t *tc) {
+    if (hk_counted_push(tc, p))
+        return;
+    hk_quarantine_t *q = hk_load_acquire(&tc->guarded);
+    if (q != NULL)
+        hk_guarded_free_alone(p, q);
+    else if (hk_load_relaxed(&hk_alone) == HK_ALONE_CROWD)
         free_by_shelf(p);
     else
         hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
@@ -115,26 +115,23 @@ HK_NOINLINE void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align) {
 }
 
 HK_NOINLINE void hk_free_long(void *p) {
-    unsigned kind = hk_map_kind(p);
-    if (kind == HK_KIND_FOREIGN) {
-        if (__libc_free == NULL)
-            hk_fatal(HK_INVALID_POINTER, p);
-        __libc_free(p);
+    const unsigned kind = hk_map_kind(p);
+    const bool small = hk_kind_is_class(kind);
+    if (HK_UNLIKELY(!small && !hk_large_is(kind))) {
+        free_odd(p, kind);
         return;
     }
-    if (kind == HK_KIND_FREE || kind == HK_KIND_INTERIOR)
-        hk_fatal(kind == HK_KIND_FREE ? HK_DOUBLE_FREE : HK_INVALID_FREE, p);
-    if (HK_UNLIKELY(kind == HK_KIND_FENCED)) {
-        hk_fence_free(p, HK_BY_MALLOC, HK_ANY_SIZE);
-        return;
-    }
-    const bool once = kind < HK_CLASS_COUNT && hk_thread_frees_for_once();
-    hk_thread_t *thread = once ? NULL : hk_thread_enter_to_free();
+    hk_thread_t *thread = small && hk_thread_frees_for_once() ? NULL : hk_thread_enter_to_free();
     if (HK_UNLIKELY(thread == NULL)) {
         free_without_locks(p, kind);
         return;
     }
-    free_entered(thread, p, kind);
+    if (HK_UNLIKELY(!small))
+        free_large(thread, p, kind);
+    else if (HK_UNLIKELY(hk_observed(thread) != 0))
+        hk_observed_give(thread, kind, p);
+    else
+        hk_magazine_give_or_flush(thread, kind, p);
     if (HK_UNLIKELY(hk_load_relaxed(&hk_large_aside)))
         hk_purger_note(hk_large_free_late());
     hk_purger_go_on();
@@ -161,7 +158,7 @@ static void *take(hk_thread_t *thread, unsigned cls, size_t n, size_t align, siz
 static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
     hk_thread_flush(*thread, what_waits);
     if (what_waits || !hk_guarded()) /* else what an orphan has is mostly its quarantine */
-        hk_threads_cool_orphans();
+        hk_threads_cool_orphans(true);
     hk_crowds_clear();
     hk_heap_collect(&(*thread)->heap);
     hk_large_free_late();
@@ -175,7 +172,7 @@ static HK_COLD size_t reclaim(hk_thread_t **thread, bool what_waits) {
 
 /* The alignment of all blocks of the class, for which hk_size_for_alignment() may have chosen its
  * size. */
-static size_t alignment_of(unsigned cls) {
+static HK_COLD size_t alignment_of(unsigned cls) {
     const size_t size = cls != 0 ? hk_classes[cls].size : 1;
     return size & -size;
 }
@@ -213,15 +210,11 @@ static HK_COLD void *reclaim_and_take(hk_thread_t **thread, unsigned cls, size_t
     return p;
 }
 
-static HK_COLD void *alloc_without_locks(unsigned cls, size_t n, size_t align) {
-    return hk_emergency_alloc(n, hk_max(align, alignment_of(cls)));
-}
-
 static void *try_to_allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
     hk_thread_t *thread = hk_thread_enter();
     *dirty = n;
     if (HK_UNLIKELY(thread == NULL)) {
-        void *p = alloc_without_locks(cls, n, align);
+        void *p = hk_emergency_alloc(n, hk_max(align, alignment_of(cls)));
         /* Where the system refuses that, the thread waits for the other thread's fork to end. */
         if (p != NULL || (thread = hk_thread_enter_after_fork()) == NULL) {
             *dirty = 0;
@@ -296,7 +289,7 @@ static void *allocate(unsigned cls, size_t n, size_t align, size_t *dirty) {
 HK_INLINE void *malloc_observed(hk_thread_t *thread, unsigned plan, size_t up, hk_told_t asked) {
     void *p = hk_sampling() ? hk_sampled_malloc(thread, asked.n, asked.align, asked.by) : NULL;
     if (p == NULL && (plan | HK_PLAN_METRICS) == HK_MAGAZINES_COUNTED)
-        p = hk_observed_pop(thread, plan, up);
+        p = hk_observed_pop(thread, hk_counts_at(thread, plan), up);
     if (HK_UNLIKELY(p == NULL))
         HK_TIMED(malloc_slow, p = hk_observed_malloc(thread, up));
     return p;
@@ -319,13 +312,15 @@ static HK_NOINLINE void *malloc_by_shelf(size_t n) {
     return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
 }
 
-void *hk_malloc_slow(size_t n) {
-    const signed char alone = hk_load_relaxed(&hk_alone);
-    if (alone > 0)
-        return hk_guarded_malloc_alone(n);
-    if (alone == HK_ALONE_COUNTED)
-        return hk_counted_malloc(n);
-    return alone == HK_ALONE_CROWD ? malloc_by_shelf(n) : hk_aligned_slow(n, 8, HK_BY_MALLOC);
+void *hk_malloc_slow(size_t n, hk_tcache_t *tc) {
+    void *p = hk_counted_pop(tc, n);
+    if (p != NULL)
+        return p;
+    hk_quarantine_t *q = hk_load_acquire(&tc->guarded);
+    if (q != NULL)
+        return hk_guarded_malloc_alone(n, q);
+    return hk_load_relaxed(&hk_alone) == HK_ALONE_CROWD ? malloc_by_shelf(n)
+                                                        : hk_aligned_slow(n, 8, HK_BY_MALLOC);
 }
 
 HK_NOINLINE void *hk_malloc_long(size_t n) {

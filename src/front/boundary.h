@@ -2,7 +2,7 @@
  * served. */
 #pragma once
 
-#include "base/base.h"
+#include "front/tcache.h"
 #include "guard/guard.h"
 
 /* At the start of the process, after its options have been read: applies what they say about
@@ -15,14 +15,14 @@ void hk_front_start(void);
  * lasts, and not all threads have been told. */
 bool hk_front_apply(void);
 
-/* malloc after a miss; NULL and ENOMEM: out of memory. The same for n bytes aligned to `align`, a
+/* malloc after a miss in that cache; NULL and ENOMEM: out of memory. The same for n bytes aligned to `align`, a
  * power of two, with the entry point that gives the block out (hk_by_t). */
-void *hk_malloc_slow(size_t n);
+void *hk_malloc_slow(size_t n, hk_tcache_t *tc);
 void *hk_aligned_slow(size_t n, size_t align, unsigned by);
 
-/* free after a miss; any pointer. Keeps errno. The same with what the caller claims: by which entry
+/* free after a miss in that cache; any pointer. Keeps errno. The same with what the caller claims: by which entry
  * point the block was given out, its size or HK_ANY_SIZE, and its alignment or 1. */
-void hk_free_slow(void *p);
+void hk_free_slow(void *p, hk_tcache_t *tc);
 void hk_delete_slow(void *p, hk_by_t by, size_t n, size_t align);
 
 /* The same operations, and hk_realloc() and hk_calloc_large(), without telling watchers
@@ -72,3 +72,20 @@ hk_around_t hk_around(const void *p);
 
 /* Gives all free memory back to the system; true: there was any. */
 bool hk_trim(void);
+
+/* Bounds (front/bounds.c): what the system would grant the process. Where memory turns out to be
+ * bounded, it is spent with more care from then on; where addresses are, the flat page map goes
+ * back. Finds that out, for a request of so many bytes; true: something has changed. Due after a
+ * refusal, and whenever hk_region_look_is_due says so. The caller has entered its record, and holds
+ * no lock. */
+bool hk_bounds_look(size_t wanted);
+
+/* The process has set a limit on its data. Any thread. */
+void hk_data_limited(void);
+
+/* The process has set a limit on its addresses. Not `own`: the caller may run in its parent's
+ * memory, as the child of a vfork, and only a later allocation looks. Where little is left beside
+ * the flat page map, that goes back before this returns, so that the process's own mappings and
+ * threads find room. Any thread, also in a fork's child and in a signal handler; where that would
+ * take a lock that is not to be had within a second or two, a later allocation does it. */
+void hk_addresses_limited(bool own);

@@ -1,4 +1,4 @@
-#include "front/bounds.h"
+#include "front/boundary.h"
 
 #include <errno.h>
 
@@ -15,10 +15,11 @@ static atomic_bool limit_is_new; /* atomic: any thread; no thread has looked sin
 static bool flat_map_fits(size_t wanted) {
     if (HK_LIKELY(!hk_load_relaxed(&limit_is_new)))
         return !hk_region_is_bounded() || hk_region_grants_addresses(wanted);
-    if (!hk_region_grants_addresses(hk_max(wanted, HK_MAP_ROOM)))
-        return false;
-    hk_store_relaxed(&limit_is_new, false);
-    return true;
+    hk_store_seq(&limit_is_new, false); /* first: another limit may be set during the look */
+    if (hk_region_grants_addresses(hk_max(wanted, HK_MAP_ROOM)))
+        return true;
+    hk_store_seq(&limit_is_new, true); /* until the map has gone */
+    return false;
 }
 
 HK_COLD bool hk_bounds_look(size_t wanted) {

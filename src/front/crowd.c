@@ -76,8 +76,8 @@ bool hk_crowd_begins(const hk_thread_t *thread) {
            (hk_threads_are_very_many() || !hk_thread_comes_and_goes(thread));
 }
 
-/* Whether all threads are of the crowd, busy or not. Never where HAKMEM_TCACHE_KB is set. */
-static HK_COLD bool is_for_all(void) {
+/* Never where HAKMEM_TCACHE_KB is set. */
+bool hk_crowd_calls(void) {
     const size_t threads = hk_load_relaxed(&hk_heap_threads);
     return hk_threads_are_very_many() && hk_option_origin(tcache_kb) == HK_FROM_DEFAULT &&
            threads > (size_t)MANY_EACH * hk_load_relaxed(&processors) &&
@@ -88,11 +88,9 @@ static HK_COLD bool is_for_all(void) {
  * crowd. Under a guard, where each visit takes a lock, it leaves in any case. */
 bool hk_crowd_stays(hk_magazine_t *magazine) {
     if (++magazine->crowd_visits == 0)
-        magazine->crowd = is_for_all() && !hk_guarded();
+        magazine->crowd = !hk_guarded() && hk_crowd_calls();
     return magazine->crowd;
 }
-
-bool hk_crowd_calls(void) { return hk_threads_are_very_many() && is_for_all(); }
 
 void hk_crowd_leave(hk_thread_t *thread) {
     if (!hk_load_relaxed(&gathered) || hk_guarded())
@@ -130,24 +128,24 @@ static void set_used(shelf_t *shelf) {
         hk_store_seq(&shelf->used, true);
 }
 
-/* The class's shelf at hand, which becomes used; NULL: its blocks are too large, or there is no
- * memory. */
-static shelf_t *shelf_for(hk_thread_t *thread, unsigned cls) {
+/* The class's shelf at hand, and how many blocks it has room for from now on; NULL, and none: its
+ * blocks are too large, or there is no memory. The shelf is marked as used after it has room, and
+ * cleared in the opposite order: otherwise a thread that clears it in between would leave room on a
+ * shelf that is passed over from then on. */
+static shelf_t *shelf_for(hk_thread_t *thread, unsigned cls, unsigned *slots) {
     hk_shelves_t *own = at_hand_for_certain(thread);
-    if (own == NULL || hk_classes[cls].size > LARGEST)
+    const size_t size = hk_classes[cls].size;
+    *slots = 0;
+    if (own == NULL || size > LARGEST)
         return NULL;
-    set_used(&own->of[cls]);
+    shelf_t *shelf = &own->of[cls];
+    if (!hk_heap_is_sparse(cls))
+        *slots = (unsigned)hk_min(SHELF_BYTES / size, SLOTS);
+    if (hk_load_relaxed(&shelf->room) != *slots)
+        hk_store_seq(&shelf->room, (unsigned short)*slots);
+    set_used(shelf);
     set_used(&own->of[0]);
-    return &own->of[cls];
-}
-
-/* Sets and returns how many blocks of the class the shelf has room for from now on. */
-static unsigned look_for_room(shelf_t *shelf, unsigned cls) {
-    const size_t most = SHELF_BYTES / hk_classes[cls].size;
-    const unsigned slots = hk_heap_is_sparse(cls) ? 0 : (unsigned)hk_min(most, SLOTS);
-    if (hk_load_relaxed(&shelf->room) != slots)
-        hk_store_relaxed(&shelf->room, (unsigned short)slots);
-    return slots;
+    return shelf;
 }
 
 HK_INLINE void *take_from(shelf_t *shelf) {
@@ -212,13 +210,14 @@ static unsigned empty(shelf_t *shelf, void **blocks, unsigned most) {
 /* Where the shelf is empty, half of one is fetched. */
 void *hk_crowd_take(hk_thread_t *thread, unsigned cls, unsigned *moved) {
     void *few[SLOTS];
-    shelf_t *shelf = shelf_for(thread, cls);
-    const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
+    unsigned slots;
+    shelf_t *shelf = shelf_for(thread, cls, &slots);
     *moved = 0;
     if (shelf != NULL && empty(shelf, few, 1) != 0)
         return few[0];
     hk_heap_t *heap = hk_crowd(thread);
-    unsigned left = *moved = hk_heap_take(heap, cls, few, (unsigned)hk_max(slots / 2, 1));
+    const unsigned most = (unsigned)hk_max(slots / 2, 1);
+    unsigned left = *moved = hk_heap_take_for(heap, cls, few, most, thread->heap.wanted);
     void *p = left != 0 ? few[--left] : NULL;
     while (left != 0 && put_on(shelf, few[left - 1]))
         left--;
@@ -231,8 +230,8 @@ void *hk_crowd_take(hk_thread_t *thread, unsigned cls, unsigned *moved) {
  * shelf is to hold none. */
 unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
     void *few[1 + SLOTS] = {p};
-    shelf_t *shelf = shelf_for(thread, cls);
-    const unsigned slots = shelf != NULL ? look_for_room(shelf, cls) : 0;
+    unsigned slots;
+    shelf_t *shelf = shelf_for(thread, cls, &slots);
     if (shelf != NULL && put_on(shelf, p))
         return 0;
     const unsigned most = slots != 0 ? (slots + 1) / 2 : SLOTS;
@@ -245,7 +244,7 @@ unsigned hk_crowd_give(hk_thread_t *thread, unsigned cls, void *p) {
  * put_on() leaves at most one block behind, until the shelf is used again. */
 static void clear(shelf_t *shelf, unsigned cls) {
     void *few[SLOTS];
-    hk_store_relaxed(&shelf->room, (unsigned short)0);
+    hk_store_seq(&shelf->room, (unsigned short)0);
     const unsigned n = empty(shelf, few, SLOTS);
     if (n != 0)
         hk_heap_give(&hk_crowds[0], cls, few, n);

@@ -44,7 +44,8 @@ void hk_crowds_add_held(size_t blocks[HK_CLASS_COUNT]);
 hk_heap_t *hk_crowd(hk_thread_t *thread);
 
 /* Whether a thread begins in the crowd at its first visit to a class; whether it stays there at one
- * more; and whether a thread that has a magazine should give that up. */
+ * more; and whether all threads are of the crowd, so that one with a magazine should give that
+ * up. */
 bool hk_crowd_begins(const hk_thread_t *thread);
 bool hk_crowd_stays(hk_magazine_t *magazine);
 bool hk_crowd_calls(void);
@@ -55,7 +56,7 @@ void hk_crowd_leave(hk_thread_t *thread);
 
 /* A block for n bytes from the shelf at hand, or NULL; and its way back, or false: only if the
  * thread is of the crowd in that class. The thread is not entered; nothing is guarded or observed
- * (HK_ALONE_CROWD). */
+ * (HK_ALONE_CROWD, front/alone.h). */
 void *hk_crowd_pop(size_t n);
 bool hk_crowd_push(void *p);
 

@@ -1,4 +1,4 @@
-#include "front/guarded_own.h"
+#include "front/guarded.h"
 
 #include <errno.h>
 #include <string.h>
@@ -9,6 +9,7 @@
 #include "base/counters.h"
 #include "base/report.h"
 #include "config/config.h"
+#include "front/alone.h"
 #include "front/boundary.h"
 #include "front/emergency.h"
 #include "front/magazine.h"
@@ -22,9 +23,9 @@
 
 /* ---- the start, and the thread's part ---- */
 
-/* The calling thread's quarantine, by the shortest way; NULL: it may have one even so. */
-HK_INLINE hk_quarantine_t *quarantine_at_hand(void) {
-    return hk_load_acquire(&hk_load_relaxed(&hk_tc)->quarantine);
+/* The calling thread's quarantine. NULL: it has none. */
+HK_INLINE hk_quarantine_t *own_quarantine(void) {
+    return hk_quarantine_of(hk_load_relaxed(&hk_tc)->thread);
 }
 
 void hk_guarded_start(void) {
@@ -35,27 +36,6 @@ void hk_guarded_start(void) {
                        "nothing is checked");
     if (thread != NULL)
         hk_thread_leave(thread);
-    hk_alone_look();
-}
-
-_Atomic signed char hk_alone;
-
-static signed char alone(void) {
-    const unsigned plan = HK_FAST ? 0 : hk_plan_from_options();
-    if (hk_sampling() || hk_watched() != HK_WATCHED_NOT)
-        return HK_ALONE_NOT;
-    if (hk_guarded())
-        return HK_ALONE_GUARDED;
-    if (plan == 0 && hk_threads_are_many())
-        return HK_ALONE_CROWD;
-    return plan == HK_MAGAZINES_COUNTED ? HK_ALONE_COUNTED : HK_ALONE_NOT;
-}
-
-/* Repeated if it has changed meanwhile, as in hk_watched_apply(). */
-void hk_alone_look(void) {
-    do
-        hk_store_seq(&hk_alone, alone());
-    while (hk_load_seq(&hk_alone) != alone());
 }
 
 void hk_guarded_set_up_locked(hk_thread_t *thread) {
@@ -71,7 +51,7 @@ void hk_guarded_set_up_locked(hk_thread_t *thread) {
         return;
     hk_quarantine_begin(quarantine);
     hk_store_release(&thread->quarantine, quarantine);
-    hk_store_release(&rest->trap.quarantine, quarantine);
+    hk_alone_tell(thread);
 }
 
 void hk_guarded_refilled(hk_thread_t *thread, unsigned cls, void **blocks, unsigned n) {
@@ -198,22 +178,19 @@ void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by) {
 }
 
 /* Where no block has waited: the short way again, once a few of the magazine's blocks are ready. */
-static HK_NOINLINE void *unsampled_refilled(unsigned cls, size_t n, hk_by_t by) {
+static HK_NOINLINE void *serve_refilled(unsigned cls, size_t n, hk_by_t by, hk_quarantine_t *q) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    hk_quarantine_t *q = hk_quarantine_of(thread);
-    const bool may = q != NULL && !hk_quarantine_is_busy(q);
-    return may && refill(thread, q, cls) != 0 ? hk_guarded_malloc(n, by)
-                                              : of_class(with_tail(n), n, 8, by);
+    const bool refilled = !hk_quarantine_is_busy(q) && refill(thread, q, cls) != 0;
+    return refilled ? hk_guarded_new_alone(n, by, q) : of_class(with_tail(n), n, 8, by);
 }
 
-HK_INLINE void *unsampled(size_t n, hk_by_t by) {
+HK_INLINE void *serve(size_t n, hk_by_t by, hk_quarantine_t *q) {
     if (HK_UNLIKELY(n - 1 >= HK_MID_MAX - 1))
         return hk_guarded_aligned(n, 8, by);
     /* classes are multiples of 16 bytes but for the first, too short for a window; 0 while the
      * table is hidden */
     const unsigned cls = hk_load_acquire(&hk_class_of_size[(n + 15 + hk_guard->tail) / 16 * 2]);
-    hk_quarantine_t *q = quarantine_at_hand();
-    const uint64_t dice = HK_LIKELY(q != NULL) ? hk_quarantine_close(q) : 0;
+    const uint64_t dice = hk_quarantine_close(q);
     if (HK_LIKELY(dice != 0)) { /* else a signal handler has interrupted its thread */
         hk_bay_t *bay = hk_quarantine_bay(q, cls);
         const hk_waiting_t *got = hk_quarantine_take_closed(bay);
@@ -227,14 +204,17 @@ HK_INLINE void *unsampled(size_t n, hk_by_t by) {
         }
         hk_quarantine_open(q, dice);
     }
-    return unsampled_refilled(cls, n, by);
+    return serve_refilled(cls, n, by, q);
 }
+
+void *hk_guarded_malloc_alone(size_t n, hk_quarantine_t *q) { return serve(n, HK_BY_MALLOC, q); }
+
+void *hk_guarded_new_alone(size_t n, hk_by_t by, hk_quarantine_t *q) { return serve(n, by, q); }
 
 void *hk_guarded_malloc(size_t n, hk_by_t by) {
-    return HK_UNLIKELY(hk_sampling()) ? hk_guarded_aligned(n, 8, by) : unsampled(n, by);
+    hk_quarantine_t *q = HK_LIKELY(!hk_sampling()) ? own_quarantine() : NULL;
+    return q != NULL ? hk_guarded_new_alone(n, by, q) : hk_guarded_aligned(n, 8, by);
 }
-
-void *hk_guarded_malloc_alone(size_t n) { return unsampled(n, HK_BY_MALLOC); }
 
 /* ---- free ---- */
 
@@ -268,15 +248,6 @@ static HK_NOINLINE void free_other(void *p, unsigned kind, hk_by_t by, size_t n)
         hk_free_long(p);
 }
 
-static void give_back(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls, void *p) {
-    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
-    const bool given = hk_magazine_give(thread, cls, p);
-    if (q != NULL)
-        hk_quarantine_open(q, dice);
-    if (!given)
-        hk_free_long(p);
-}
-
 /* Half of the blocks that have waited go to the magazine, or to their slabs where that has no
  * room. */
 static void make_room(hk_thread_t *thread, hk_quarantine_t *q, unsigned cls) {
@@ -307,11 +278,17 @@ static HK_NOINLINE void retire(unsigned cls, hk_waiting_t in) {
     }
     if (q != NULL)
         grow(thread, q, cls, true);
-    if (q != NULL && hk_quarantine_is_full(q, cls))
+    if (q != NULL && hk_quarantine_out_left(q, cls) == 0)
         make_room(thread, q, cls);
     p = q != NULL ? hk_quarantine_put_slow(q, cls, in) : in.p;
-    if (p != NULL)
-        give_back(thread, q, cls, p);
+    if (p == NULL)
+        return;
+    const uint64_t dice = q != NULL ? hk_quarantine_close(q) : 0;
+    const bool given = hk_magazine_give(thread, cls, p);
+    if (q != NULL)
+        hk_quarantine_open(q, dice);
+    if (!given)
+        hk_free_long(p);
 }
 
 static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
@@ -331,34 +308,39 @@ static HK_COLD void free_odd(void *p, unsigned cls, hk_by_t by, size_t n) {
         hk_thread_leave(past_end);
 }
 
-/* For blocks too long to be cleared by the short way, and for the first of each class. */
-static HK_NOINLINE void free_longer(hk_quarantine_t *q, void *p, unsigned cls, hk_by_t by,
+/* No block of class 1 is guarded. */
+HK_INLINE bool may_be_guarded(size_t kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
+
+static void free_by_map(void *p, hk_by_t by, size_t n);
+
+/* For blocks too long to be cleared by the short way, for the first of each class, and for what the
+ * flat map does not say to be of a guarded class. */
+static HK_NOINLINE void free_longer(hk_quarantine_t *q, void *p, unsigned kind, hk_by_t by,
                                     size_t n) {
-    const hk_waiting_t is = {p, hk_shadow_in(p, cls, true)};
-    hk_bay_t *bay = hk_quarantine_bay(q, cls);
+    if (!may_be_guarded(kind)) {
+        free_by_map(p, by, n);
+        return;
+    }
+    const hk_waiting_t is = {p, hk_shadow_in(p, kind, true)};
+    hk_bay_t *bay = hk_quarantine_bay(q, kind);
     const uint64_t dice = hk_quarantine_close(q);
-    hk_quarantine_use(q, cls);
+    hk_quarantine_use(q, kind);
     if (!hk_block_take_back(bay, is, by, n, true)) {
         hk_quarantine_open(q, dice);
-        free_odd(p, cls, by, n);
+        free_odd(p, kind, by, n);
     } else if (!hk_quarantine_put(q, dice, bay, is)) {
-        retire(cls, is);
+        retire(kind, is);
     }
 }
 
-HK_INLINE void free_small(void *p, size_t cls, hk_by_t by, size_t n) {
-    hk_quarantine_t *q = quarantine_at_hand();
-    if (HK_UNLIKELY(q == NULL)) {
-        free_odd(p, (unsigned)cls, by, n);
-        return;
-    }
-    hk_bay_t *bay = hk_quarantine_bay(q, cls);
+HK_INLINE void free_quickly(void *p, size_t kind, hk_by_t by, size_t n, hk_quarantine_t *q) {
+    hk_bay_t *bay = hk_quarantine_bay(q, kind);
     if (HK_UNLIKELY(bay->looks > HK_CLEAR_STEPS)) {
-        free_longer(q, p, (unsigned)cls, by, n);
+        free_longer(q, p, (unsigned)kind, by, n);
         return;
     }
-    const hk_waiting_t is = {p, hk_shadow_by(p, bay->reciprocal, bay->room)};
     const uint64_t dice = hk_quarantine_close(q);
+    const hk_waiting_t is = {p, hk_shadow_by(p, bay->reciprocal, bay->room)};
     if (HK_UNLIKELY(!hk_block_take_back(bay, is, by, n, false))) {
         hk_quarantine_open(q, dice);
         free_odd(p, hk_quarantine_class(q, bay), by, n);
@@ -367,14 +349,12 @@ HK_INLINE void free_small(void *p, size_t cls, hk_by_t by, size_t n) {
     }
 }
 
-/* No block of class 1 is guarded. */
-HK_INLINE bool may_be_guarded(size_t kind) { return kind - 2 < HK_CLASS_COUNT - 2; }
-
-/* By the page map, where the flat one is not there or says that p is no guarded block. */
+/* By the page map, which is there where the flat one is not. */
 static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
     const unsigned kind = hk_map_kind(p);
-    if (may_be_guarded(kind))
-        free_small(p, kind, by, n);
+    hk_quarantine_t *q = own_quarantine();
+    if (may_be_guarded(kind) && q != NULL)
+        free_quickly(p, kind, by, n, q);
     else if (hk_kind_is_class(kind))
         free_odd(p, kind, by, n);
     else
@@ -382,18 +362,28 @@ static HK_NOINLINE void free_by_map(void *p, hk_by_t by, size_t n) {
 }
 
 /* The block is written to at once: it is fetched while its shadow is. */
-HK_INLINE void release(void *p, hk_by_t by, size_t n) {
+HK_INLINE void release(void *p, hk_by_t by, size_t n, hk_quarantine_t *q) {
     __builtin_prefetch(p, 1);
-    const size_t cls =
+    const size_t kind =
         hk_load_relaxed(&hk_flat.bytes[hk_masked((uintptr_t)p >> HK_SLICE_SHIFT, &hk_flat.mask)]);
-    if (HK_LIKELY(may_be_guarded(cls)))
-        free_small(p, cls, by, n);
+    free_quickly(p, kind, by, n, q);
+}
+
+void hk_guarded_free_alone(void *p, hk_quarantine_t *q) {
+    release(p, HK_BY_MALLOC, HK_ANY_SIZE, q);
+}
+
+void hk_guarded_delete_alone(void *p, hk_by_t by, size_t n, hk_quarantine_t *q) {
+    release(p, by, n, q);
+}
+
+void hk_guarded_delete(void *p, hk_by_t by, size_t n) {
+    hk_quarantine_t *q = own_quarantine();
+    if (HK_LIKELY(q != NULL))
+        hk_guarded_delete_alone(p, by, n, q);
     else
         free_by_map(p, by, n);
 }
-
-void hk_guarded_free(void *p) { release(p, HK_BY_MALLOC, HK_ANY_SIZE); }
-void hk_guarded_delete(void *p, hk_by_t by, size_t n) { release(p, by, n); }
 
 /* ---- realloc and the like ---- */
 
@@ -437,20 +427,12 @@ void *hk_guarded_realloc(void *p, size_t n) {
         return p;
     void *q = NULL;
     const bool fences = hk_guarded() && hk_guard->fences && !hk_sampling();
-    if (n > before && n >= HK_MID_MAX && n <= HK_MOST_BYTES && fences)
+    if (n <= before && (q = hk_take_smaller(n)) == NULL)
+        return !known || resized(p, kind, n, false) ? p : hk_refused();
+    if (q == NULL && n >= HK_MID_MAX && n <= HK_MOST_BYTES && fences)
         q = hk_fence_alloc(n, 8, true, HK_BY_MALLOC); /* what has grown once will grow again */
-    if (q == NULL && n > before)
+    if (q == NULL)
         q = hk_malloc_unwatched(n, 8, HK_BY_MALLOC); /* it may be a sample */
-    if (n <= before) {
-        const int saved = errno;
-        q = hk_take_smaller(n);
-        if (q == NULL && known && !resized(p, kind, n, false))
-            return hk_refused();
-        if (q == NULL) {
-            errno = saved;
-            return p;
-        }
-    }
     if (q == NULL)
         return NULL;
     if (kind == HK_KIND_FENCED)

@@ -14,24 +14,31 @@
 /* Guards from now on. Called once, when the process starts. */
 void hk_guarded_start(void);
 
-/* The one thing that a miss has to do beside serving, for which there is a short way: guard, count
- * by the commonest plan, or look at the crowd's shelves. HK_ALONE_NOT: none of these, or samples or
- * watchers as well. */
-typedef enum { HK_ALONE_CROWD = -2, HK_ALONE_COUNTED, HK_ALONE_NOT, HK_ALONE_GUARDED } hk_alone_t;
-extern _Atomic signed char hk_alone; /* atomic: any thread; an hk_alone_t */
+/* The short ways (front/alone.h) of a thread with that quarantine: malloc and free, and any entry
+ * point. */
+void *hk_guarded_malloc_alone(size_t n, hk_quarantine_t *q) __attribute__((nonnull));
+void hk_guarded_free_alone(void *p, hk_quarantine_t *q) __attribute__((nonnull(2)));
+void *hk_guarded_new_alone(size_t n, hk_by_t by, hk_quarantine_t *q) __attribute__((nonnull));
+void hk_guarded_delete_alone(void *p, hk_by_t by, size_t n, hk_quarantine_t *q)
+    __attribute__((nonnull(4)));
 
-/* Sets it anew, after something that it depends on may have changed. */
-void hk_alone_look(void);
-
-/* The guarded operations, for the entry points. The first two are the shortest ways, the first for
- * HK_ALONE_GUARDED only. */
-void *hk_guarded_malloc_alone(size_t n);
-void hk_guarded_free(void *p);
+/* The guarded operations, for the entry points. */
 void *hk_guarded_malloc(size_t n, hk_by_t by);
 void *hk_guarded_aligned(size_t n, size_t align, hk_by_t by);
 void hk_guarded_delete(void *p, hk_by_t by, size_t n);
 void *hk_guarded_realloc(void *p, size_t n);
 size_t hk_guarded_usable(const void *p);
+
+/* The thread's quarantine; NULL: it has none. */
+HK_INLINE hk_quarantine_t *hk_quarantine_of(hk_thread_t *thread) {
+    return thread != NULL ? hk_load_acquire(&thread->quarantine) : NULL;
+}
+
+/* Whether it is closed: the caller is a signal handler that has interrupted its thread at a
+ * block. */
+HK_INLINE bool hk_quarantine_is_busy(const hk_quarantine_t *q) {
+    return hk_load_relaxed(&q->dice) == 0;
+}
 
 /* Gives the thread's record what sampling and guarding need, if it has its rest. The registry is
  * locked. */

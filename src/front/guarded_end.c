@@ -1,5 +1,5 @@
 /* Guarding at the end of a thread, at the end of the process, and in a fork's child. */
-#include "front/guarded_own.h"
+#include "front/guarded.h"
 
 #include "front/magazine.h"
 #include "front/thread_own.h"
@@ -86,11 +86,9 @@ void hk_guarded_finish(void) {
     hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread != NULL ? hk_thread_enter() : NULL;
     if (thread == NULL)
         return;
-    const bool interrupted =
-        hk_quarantine_of(thread) != NULL && hk_quarantine_is_busy(hk_quarantine_of(thread));
-    const bool alone = !interrupted && keep_others_out();
-    if (!interrupted)
-        flush(thread, true, alone);
+    const hk_quarantine_t *q = hk_quarantine_of(thread);
+    const bool alone = (q == NULL || !hk_quarantine_is_busy(q)) && keep_others_out();
+    flush(thread, true, alone);
     if (alone) {
         hk_block_look_at_all(BLOCKS_IN_A_MS);
         hk_fence_finish();

@@ -18,7 +18,6 @@
 #include "config/config.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
-#include "front/prewarm.h"
 #include "front/thread_own.h"
 #include "front/watched.h"
 #include "observe/plan.h"
@@ -50,7 +49,7 @@ static unsigned take_most(hk_thread_t *thread, unsigned cls) {
     _Atomic(void *) *slots = (_Atomic(void *) *)hk_magazine_slots(thread, cls);
     const unsigned n = (unsigned)hk_minus(hk_magazine_held(thread, cls), 1);
     for (unsigned i = 1; i <= n; i++) {
-        hk_heap_give_remote(cls, hk_load_relaxed(&slots[i]));
+        hk_heap_give_idle(cls, hk_load_relaxed(&slots[i]));
         hk_store_relaxed(&slots[i], NULL);
     }
     return n;
@@ -85,6 +84,7 @@ static bool look_at_locked(hk_thread_t *thread) {
         hk_store_relaxed(&thread->idle, (unsigned char)HK_TRAPPED);
     hk_store_release(thread->tc, &rest->trap);
     hk_gate_leave(thread);
+    hk_store_relaxed(&hk_held_for_good, false);
     return !slept;
 }
 
@@ -108,7 +108,7 @@ void hk_idle_forked(void) { hk_store_relaxed(&left_behind, true); }
 /* Under a guard the records stay as they are, because of the blocks in their quarantines. */
 bool hk_idle_step(void) {
     const bool more =
-        hk_load_relaxed(&left_behind) && !hk_guarded() && hk_threads_cool_left_behind();
+        hk_load_relaxed(&left_behind) && !hk_guarded() && hk_threads_cool_orphans(false);
     if (!more && hk_load_relaxed(&left_behind) && !hk_fork_is_mine())
         hk_store_relaxed(&left_behind, false);
     return more;

@@ -111,12 +111,15 @@ static unsigned give_oldest(hk_thread_t *thread, unsigned cls, unsigned n, unsig
     return n;
 }
 
+HK_INLINE void empty(hk_thread_t *thread, unsigned cls) {
+    const unsigned n = hk_magazine_held(thread, cls);
+    if (n != 0)
+        give_oldest(thread, cls, n, n);
+}
+
 void hk_magazines_flush(hk_thread_t *thread) {
-    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++) {
-        const unsigned n = hk_magazine_held(thread, cls);
-        if (n != 0)
-            give_oldest(thread, cls, n, n);
-    }
+    for (unsigned cls = 1; cls < HK_CLASS_COUNT; cls++)
+        empty(thread, cls);
 }
 
 /* ---- how large ---- */
@@ -130,7 +133,9 @@ size_t hk_magazines_part(void) {
     return hk_min(own, hk_max(all, hk_look_in_use() / ALL_THREADS_SHARE) / threads);
 }
 
-size_t hk_magazines_left(const hk_thread_t *thread) {
+/* 0 also for a thread that allocated before the options were read, and may have more than they
+ * allow. */
+HK_INLINE size_t budget_left(const hk_thread_t *thread) {
     return hk_minus(hk_magazines_budget(), thread->allotted);
 }
 
@@ -199,11 +204,12 @@ static void set_capacity(hk_thread_t *thread, unsigned cls, unsigned capacity) {
         capacity = (unsigned)hk_min(capacity, HK_FEW);
     thread->allotted -= (size_t)mag->capacity * hk_classes[cls].size;
     thread->allotted += (size_t)capacity * hk_classes[cls].size;
-    unsigned place = rest != NULL ? hk_load_relaxed(&rest->place[cls]) : 0;
-    if (rest != NULL && capacity > mag->capacity)
-        place = find_place(thread, rest, capacity + 1);
-    if (rest != NULL)
+    unsigned place = 0;
+    if (rest != NULL) {
+        place = capacity > mag->capacity ? find_place(thread, rest, capacity + 1)
+                                         : hk_load_relaxed(&rest->place[cls]);
         rest->taken += capacity + 1;
+    }
     if (mag->capacity > HK_FEW)
         hk_load_relaxed(&thread->rest)->taken -= mag->capacity + 1u;
     move(thread, cls, capacity, place);
@@ -250,10 +256,6 @@ static bool take_from_largest(hk_thread_t *thread, unsigned cls) {
     return victim != 0;
 }
 
-/* The blocks that each magazine may have, whatever the budget says. Under a guard as many as are
- * shuffled together: blocks that come one by one would be in no random order. */
-static unsigned least(void) { return HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1; }
-
 /* By how many blocks a magazine should grow. The first few have slots in the record; a record that
  * has its rest already, from an earlier thread, leaves that step out. */
 static unsigned growth(const hk_thread_t *thread, unsigned cls, unsigned now) {
@@ -266,7 +268,9 @@ static unsigned growth(const hk_thread_t *thread, unsigned cls, unsigned now) {
 
 /* Each visit to the boundary doubles a magazine, up to `most` blocks and within the thread's part
  * of bytes, for which idle magazines shrink: so magazines are large only where there is traffic. A
- * magazine without any capacity takes from the largest. */
+ * magazine without any capacity takes from the largest. It may have one block whatever the budget
+ * says; under a guard, as far as that allows, as many as are shuffled together: blocks that come
+ * one by one would be in no random order. */
 static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t part) {
     const hk_class_t *c = &hk_classes[cls];
     const unsigned now = thread->magazines[cls].capacity;
@@ -276,12 +280,15 @@ static void enlarge(hk_thread_t *thread, unsigned cls, unsigned most, size_t par
     more = (unsigned)hk_min(more, (size_t)(most - now));
     if (HK_UNLIKELY(thread->allotted + (size_t)more * c->size > part)) {
         take_from_idle(thread, cls);
-        while (now == 0 && hk_magazines_left(thread) < c->size && take_from_largest(thread, cls))
+        while (now == 0 && budget_left(thread) < c->size && take_from_largest(thread, cls))
             continue;
-        const size_t fit = hk_magazines_left(thread) / c->size;
-        const size_t most_now = hk_minus(part, thread->allotted) / c->size;
-        more = (unsigned)hk_min(more,
-                                now != 0 ? most_now : hk_max(most_now, HK_CLAMP(fit, 1, least())));
+        size_t fit = hk_minus(part, thread->allotted) / c->size;
+        if (now == 0) {
+            const size_t left = budget_left(thread) / c->size;
+            const size_t least = HK_UNLIKELY(hk_guarded()) ? HK_SHUFFLED : 1;
+            fit = hk_max(fit, HK_CLAMP(left, 1, least));
+        }
+        more = (unsigned)hk_min(more, fit);
     }
     if (more != 0)
         set_capacity(thread, cls, now + more);
@@ -295,7 +302,7 @@ unsigned hk_magazine_more(unsigned cls, unsigned now, unsigned wanted, size_t bu
 
 void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity) {
     const unsigned now = thread->magazines[cls].capacity;
-    unsigned more = hk_magazine_more(cls, now, capacity, hk_magazines_left(thread));
+    unsigned more = hk_magazine_more(cls, now, capacity, budget_left(thread));
     if (more != 0)
         set_capacity(thread, cls, now + more);
 }
@@ -362,10 +369,9 @@ static HK_NOINLINE void sweep(hk_thread_t *thread, unsigned fetched) {
     thread->heap.grown = 0;
     thread->swept = thread->visits;
     for (unsigned cls = SWEPT_FROM; cls < hk_class_end(); cls++) {
-        const unsigned n = hk_magazine_held(thread, cls);
         const uint16_t idle = (uint16_t)(thread->visits - thread->magazines[cls].visited);
-        if (n != 0 && cls != fetched && idle >= since)
-            give_oldest(thread, cls, n, n);
+        if (cls != fetched && idle >= since)
+            empty(thread, cls);
     }
     hk_heap_collect(&thread->heap);
 }
@@ -395,8 +401,8 @@ static unsigned refill_from_heap(hk_thread_t *thread, unsigned cls) {
         want = (unsigned)hk_min(want, hk_max(mag->flushed, MORE_AT_ONCE));
     mag->flushed = 0;
     if (HK_UNLIKELY(mag->crowd)) /* only of a guarded thread */
-        got = hk_heap_take(hk_crowd(thread), cls, slots + 1,
-                           (unsigned)hk_min(mag->capacity, HK_SHUFFLED));
+        got = hk_heap_take_for(hk_crowd(thread), cls, slots + 1,
+                               (unsigned)hk_min(mag->capacity, HK_SHUFFLED), thread->heap.wanted);
     else
         got = hk_heap_take(&thread->heap, cls, slots + 1, want);
     if (HK_UNLIKELY(hk_guarded()))
@@ -446,13 +452,6 @@ static unsigned flush_to_heap(hk_thread_t *thread, unsigned cls) {
 
 /* ---- the crowd, which has no magazine ---- */
 
-static HK_COLD void give_up(hk_thread_t *thread, unsigned cls) {
-    const unsigned held = hk_magazine_held(thread, cls);
-    if (held != 0)
-        give_oldest(thread, cls, held, held);
-    set_capacity(thread, cls, 0);
-}
-
 /* Whether the thread belongs to the crowd in this class: it starts there, is still there, or has to
  * give its magazine up now. */
 static HK_COLD bool is_of_crowd(hk_thread_t *thread, unsigned cls) {
@@ -465,7 +464,8 @@ static HK_COLD bool is_of_crowd(hk_thread_t *thread, unsigned cls) {
         return (mag->crowd = hk_crowd_begins(thread));
     if (!hk_crowd_calls())
         return false;
-    give_up(thread, cls);
+    empty(thread, cls);
+    set_capacity(thread, cls, 0);
     return (mag->crowd = true);
 }
 

@@ -70,10 +70,6 @@ HK_INLINE bool hk_magazine_give(hk_thread_t *thread, unsigned cls, void *p) {
 /* What all magazines of a thread together may hold, in bytes. */
 HK_INLINE size_t hk_magazines_budget(void) { return hk_option(tcache_kb) * HK_KIB; }
 
-/* How many bytes they may still grow by; 0 also for a thread that allocated before the options were
- * read, and may have more than they allow. */
-size_t hk_magazines_left(const hk_thread_t *thread);
-
 /* What they may hold where there are many threads: an equal part of what all threads' magazines
  * may, and no more than that budget. Each magazine may have one block even so. */
 size_t hk_magazines_part(void);
@@ -87,6 +83,18 @@ void hk_magazine_reserve(hk_thread_t *thread, unsigned cls, unsigned capacity);
 
 /* The same, and fills it from the heap up to so many blocks. */
 void hk_magazine_fill(hk_thread_t *thread, unsigned cls, unsigned blocks);
+
+/* Prewarm (front/prewarm.c): room and blocks that a thread's magazines have before its first
+ * allocation, as the options say: none by default, and lean suppresses the blocks. The thread is
+ * entered, or its record is being attached. */
+void hk_prewarm(hk_thread_t *thread);
+
+/* Whether the options ask for that. */
+bool hk_prewarm_is_wanted(void);
+
+/* Prints a line on stderr for each option that asks for more blocks than a thread will get, with
+ * how many it gets and why. Once per process. */
+void hk_prewarm_check(void);
 
 /* Takes a block where the magazine is empty: refills it from the heap, or takes from the crowd's
  * shelf (front/crowd.h); NULL: out of memory. Gives one back where the magazine is full: makes

@@ -3,43 +3,13 @@
 #include "backend/large.h"
 #include "backend/meta.h"
 #include "config/config.h"
+#include "front/alone.h"
 #include "front/boundary.h"
 #include "front/guarded.h"
 #include "front/sampled.h"
 #include "front/watched.h"
 #include "policy/purger.h"
 #include "stats/sections.h"
-
-/* ---- hits of threads that are counted, and nothing else ---- */
-
-/* The calling thread's record; NULL: it has none, or has not settled on that plan yet. */
-HK_INLINE hk_thread_t *counted(void) {
-    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
-    return thread != NULL && hk_observed(thread) == HK_MAGAZINES_COUNTED ? thread : NULL;
-}
-
-HK_INLINE void *counted_take(size_t n) {
-    hk_thread_t *thread = counted();
-    return thread != NULL ? hk_observed_pop(thread, HK_MAGAZINES_COUNTED, n) : NULL;
-}
-
-HK_INLINE bool counted_give(void *p) {
-    hk_thread_t *thread = counted();
-    return thread != NULL && hk_observed_push(thread, HK_MAGAZINES_COUNTED, p);
-}
-
-void *hk_counted_take(size_t n) { return counted_take(n); }
-bool hk_counted_give(void *p) { return counted_give(p); }
-
-void *hk_counted_malloc(size_t n) {
-    void *p = counted_take(n);
-    return HK_LIKELY(p != NULL) ? p : hk_aligned_slow(n, 8, HK_BY_MALLOC);
-}
-
-void hk_counted_free(void *p) {
-    if (HK_UNLIKELY(!counted_give(p)))
-        hk_delete_slow(p, HK_BY_MALLOC, HK_ANY_SIZE, 1);
-}
 
 /* ---- the route: what the plan means for a class ---- */
 
@@ -210,6 +180,7 @@ static HK_COLD unsigned settle(hk_thread_t *thread) {
     if ((plan & HK_PLAN_C7_BOUND) != 0)
         bind_c7(thread, o, plan);
     hk_cas_seq(&thread->plan, &found, plan); /* fails where there is a newer one already */
+    hk_alone_tell(thread);
     return plan;
 }
 
@@ -289,7 +260,6 @@ bool hk_front_apply(void) {
     while (hk_load_seq(&hk_sections_every) != hk_option(sections_sample));
     hk_sampled_apply();
     const bool watched = hk_watched_apply();
-    hk_alone_look();
     /* another thread may have asked already whether anything is guarded, and hand out a block
      * without marking it */
     const bool alone = hk_load_relaxed(&hk_purger_on_foot) && !hk_purger_has_company();

@@ -25,6 +25,11 @@ struct hk_observed {
 #define HK_MAGAZINES_COUNTED (HK_MAGAZINES_OBSERVED | HK_PLAN_METRICS)
 #define HK_MAGAZINES_WATCHED (HK_MAGAZINES_OBSERVED | HK_PLAN_WATCHED)
 
+/* Where the thread counts by that plan; NULL: it does not. */
+HK_INLINE hk_observed_t *hk_counts_at(const hk_thread_t *thread, unsigned plan) {
+    return (plan & HK_PLAN_METRICS) != 0 ? hk_load_relaxed(&thread->observed) : NULL;
+}
+
 /* The thread's plan; 0: it is not observed, and has settled since it was. Always 0 in a FAST build,
  * where the boundary's code for plans is left out. */
 HK_INLINE unsigned hk_observed(const hk_thread_t *thread) {
@@ -39,37 +44,40 @@ void hk_observed_free(hk_thread_t *thread, void *p);
 void *hk_observed_take(hk_thread_t *thread, unsigned cls);
 void hk_observed_give(hk_thread_t *thread, unsigned cls, void *p);
 
-/* A hit for the plan HK_MAGAZINES_COUNTED, with or without counting: as short as can be and, like
- * the hit path, not entered. NULL or false: anything else, and nothing has changed. */
-HK_INLINE void *hk_observed_pop(hk_thread_t *thread, unsigned plan, size_t n) {
+/* A hit for the plan HK_MAGAZINES_COUNTED, counted at `o`, or not where that is NULL: as short as
+ * can be and, like the hit path, not entered. NULL or false: anything else, and nothing has
+ * changed. */
+HK_INLINE void *hk_observed_pop(hk_thread_t *thread, hk_observed_t *o, size_t n) {
     if (HK_UNLIKELY(n > HK_MID_MAX))
         return NULL;
     /* 0, where sizes are hidden, has no blocks */
     const size_t cls = hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]);
     void *p = hk_hit_pop_class(&thread->cache, cls);
-    if (HK_LIKELY(p != NULL) && (plan & HK_PLAN_METRICS) != 0)
-        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, cls,
-                       HK_MALLOC_HIT, 1);
+    if (HK_LIKELY(p != NULL) && o != NULL)
+        hk_metrics_add(&o->metrics, HK_LAYER_HEAPV2, cls, HK_MALLOC_HIT, 1);
     return p;
 }
 
-HK_INLINE bool hk_observed_push(hk_thread_t *thread, unsigned plan, void *p) {
+HK_INLINE bool hk_observed_push(hk_thread_t *thread, hk_observed_t *o, void *p) {
     size_t kind = hk_hit_kind(&thread->cache, p);
     if (HK_UNLIKELY(!hk_hit_push_kind(&thread->cache, kind, p)))
         return false;
-    if ((plan & HK_PLAN_METRICS) != 0)
-        hk_metrics_add(&hk_load_relaxed(&thread->observed)->metrics, HK_LAYER_HEAPV2, kind,
-                       HK_FREE_HIT, 1);
+    if (o != NULL)
+        hk_metrics_add(&o->metrics, HK_LAYER_HEAPV2, kind, HK_FREE_HIT, 1);
     return true;
 }
 
-/* The whole operation under HK_ALONE_COUNTED (front/guarded.h): counting is all it does besides. */
-void *hk_counted_malloc(size_t n);
-void hk_counted_free(void *p);
+/* The short way (front/alone.h) by that cache, if operations are only counted. NULL or false:
+ * nothing has changed. */
+HK_INLINE void *hk_counted_pop(hk_tcache_t *tc, size_t n) {
+    hk_observed_t *o = hk_load_relaxed(&tc->counted);
+    return o != NULL ? hk_observed_pop(tc->thread, o, n) : NULL;
+}
 
-/* The early exit alone, for C++'s operators. NULL or false: nothing is done. */
-void *hk_counted_take(size_t n);
-bool hk_counted_give(void *p);
+HK_INLINE bool hk_counted_push(hk_tcache_t *tc, void *p) {
+    hk_observed_t *o = hk_load_relaxed(&tc->counted);
+    return o != NULL && hk_observed_push(tc->thread, o, p);
+}
 
 /* Gives the blocks of the thread's research layers to the heap. The thread is entered. */
 void hk_observed_flush(hk_thread_t *thread);

@@ -24,7 +24,7 @@
 
 #define HK_DECLARE_OPERATOR(name, result, ...)                                                     \
     result name(__VA_ARGS__);                                                                      \
-    __attribute__((visibility("hidden"))) result hk_own##name(__VA_ARGS__);
+    HK_HIDDEN result hk_own##name(__VA_ARGS__);
 HK_CALLED_OPERATORS(HK_DECLARE_OPERATOR)
 
 /* The function that a name means in this process: the compiler must not assume that it is the one
@@ -42,7 +42,7 @@ typedef struct {
     atomic_size_t end;  /* atomic: set once; sizes below this */
     atomic_size_t most; /* atomic: set once; rounded up for an alignment, sizes up to this */
 } hk_derived_t;
-extern __attribute__((visibility("hidden"))) hk_derived_t hk_derived;
+extern HK_HIDDEN hk_derived_t hk_derived;
 
 /* Whether the program has replaced none of them. It may say no though none is replaced: in a
  * program that is not position independent, a function whose address the program takes has the

@@ -1,10 +1,7 @@
-#include "front/prewarm.h"
-
-#include "config/config.h"
 #include "config/table.h"
 #include "front/magazine.h"
 
-enum { BANDS = 8, CLASSES = 22 /* the classes of these bands, and class 0 */ };
+enum { CLASSES = 22 /* the classes of bands C0 to C7, and class 0 */ };
 
 /* The option that says how many blocks each class of a band gets: the band's own or, where that is
  * not set, the one for all bands. */

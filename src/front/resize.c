@@ -146,7 +146,7 @@ void *hk_realloc_unwatched(void *p, size_t n) {
     if (q == NULL)
         return n < old ? p : NULL;
     memcpy(q, p, hk_min(old, n));
-    if (!hk_hit_push(p))
+    if (!hk_hit_push(hk_load_relaxed(&hk_tc), p))
         hk_free_unwatched(p, HK_BY_MALLOC, HK_ANY_SIZE);
     return q;
 }

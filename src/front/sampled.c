@@ -4,19 +4,17 @@
 #include "front/thread_own.h"
 #include "os/stack.h"
 
-static bool can_sample(void) {
-    /* Entered, or a fork might find the lock of that memory taken. */
+void hk_sampled_apply(void) {
+    if (!hk_sampling())
+        return;
+    /* entered, or a fork might find the lock of that memory taken */
     hk_thread_t *thread = hk_thread_enter_patiently();
     const bool can = thread != NULL && hk_sample_prepare();
     if (thread != NULL)
         hk_thread_leave(thread);
-    return can;
-}
-
-void hk_sampled_apply(void) {
-    if (hk_sampling() && can_sample())
+    if (can)
         hk_stack_prepare();
-    else if (hk_sampling())
+    else
         hk_config_warn("HAKMEM_GUARD_SAMPLE", "",
                        "there is no memory for it, or a fork is under way", "nothing is sampled");
 }
@@ -38,13 +36,4 @@ void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by)
     if (HK_LIKELY(left != 1))
         return NULL;
     return sample(rest, n, align, by);
-}
-
-/* A thread's first allocation finds no countdown, and only starts it. */
-void *hk_sampled_by_bytes(void **left, size_t n, size_t align, hk_by_t by) {
-    const bool first = *left == NULL;
-    *left = HK_TAKING_SAMPLE;
-    void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
-    *left = (void *)hk_sample_gap_bytes();
-    return p;
 }

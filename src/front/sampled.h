@@ -11,9 +11,3 @@ void hk_sampled_apply(void);
 
 /* The thread's next allocation: a sampled block if it is the turn of one, else NULL. */
 void *hk_sampled_malloc(hk_thread_t *thread, size_t n, size_t align, hk_by_t by);
-
-/* The same where samples are few and nothing else asks for a thread's trap: *left is the thread's
- * countdown of bytes, which has come to its end, and begins anew. Meanwhile it is
- * HK_TAKING_SAMPLE. */
-#define HK_TAKING_SAMPLE ((void *)INTPTR_MAX)
-void *hk_sampled_by_bytes(void **left, size_t n, size_t align, hk_by_t by);

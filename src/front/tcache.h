@@ -16,6 +16,8 @@
 #include "front/operators.h"
 
 typedef struct hk_thread hk_thread_t;
+typedef struct hk_observed hk_observed_t;     /* front/observed.h */
+typedef struct hk_quarantine hk_quarantine_t; /* guard/quarantine.h */
 
 /* Places for watchers of operations (front/watched.h). */
 typedef enum { HK_WATCH_PROFILE, HK_WATCH_RECORD, HK_WATCH_PLACES } hk_watch_place_t;
@@ -34,8 +36,12 @@ typedef struct {
                                             are no class */
     hk_thread_t *thread;             /* const: the thread that has this cache; NULL: none */
     void *watchers[HK_WATCH_PLACES]; /* owner: what each keeps for the thread; NULL in a trap */
-    /* atomic: const once set; in a trap the thread's, where operations are guarded; else NULL */
-    _Atomic(struct hk_quarantine *) quarantine;
+    /* atomic; in a trap, while operations are counted and nothing else (front/alone.h): where; else
+     * NULL */
+    _Atomic(hk_observed_t *) counted;
+    /* atomic; in a trap, while operations are guarded and nothing else: the thread's quarantine;
+     * else NULL */
+    _Atomic(hk_quarantine_t *) guarded;
 } hk_tcache_t;
 
 /* The calling thread's cache: the 8 bytes of static TLS that hakmem uses. Never NULL.
@@ -99,25 +105,25 @@ HK_INLINE void *hk_hit_pop_class(hk_tcache_t *tc, size_t cls) {
 
 /* The same for n bytes, if they fit. After the miss, while the table of sizes is hidden: an
  * allocation that a heap profile or sampled guards count and pass over (front/watched.h). */
-HK_INLINE void *hk_hit_pop_if(bool fit, size_t n) {
-    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+HK_INLINE void *hk_hit_pop_if(hk_tcache_t *tc, bool fit, size_t n) {
     if (HK_UNLIKELY(!fit))
         return NULL;
     void *p = hk_hit_pop_class(tc, hk_load_relaxed(&hk_class_of_size[(n + 7) >> 3]));
     void **left = &tc->watchers[HK_WATCH_PROFILE];
     if (p != NULL || HK_FAST || (intptr_t)n >= (intptr_t)*left)
         return p;
-    __asm__(
-        ""
-        : "+m"(
-            *left)); /* compared and changed in memory: a signal handler may count down in between, and it be negative */
+    /* compared and changed in memory: a signal handler may count down in between, and it be
+     * negative */
+    __asm__("" : "+m"(*left));
     p = hk_hit_pop_class(tc, hk_class_of_hidden(n));
     if (HK_LIKELY(p != NULL))
         *left = (char *)*left - n;
     return p;
 }
 
-HK_INLINE void *hk_hit_pop(size_t n) { return hk_hit_pop_if(n <= HK_MID_MAX, n); }
+HK_INLINE void *hk_hit_pop(hk_tcache_t *tc, size_t n) {
+    return hk_hit_pop_if(tc, n <= HK_MID_MAX, n);
+}
 
 /* n rounded up to a multiple of `align`, a power of two, less one; SIZE_MAX for no bytes, or no
  * alignment. */
@@ -154,14 +160,13 @@ HK_INLINE bool hk_hit_push_kind(hk_tcache_t *tc, size_t kind, void *p) {
     return true;
 }
 
-HK_INLINE bool hk_hit_push(void *p) {
-    hk_tcache_t *tc = hk_load_relaxed(&hk_tc);
+HK_INLINE bool hk_hit_push(hk_tcache_t *tc, void *p) {
     return hk_hit_push_kind(tc, hk_hit_kind(tc, p), p);
 }
 
 /* The same for derived forms of operators new and delete, which may have no hits. */
 HK_INLINE void *hk_hit_pop_derived(size_t n) {
-    return hk_hit_pop_if(hk_is_below(n, &hk_derived.end), n);
+    return hk_hit_pop_if(hk_load_relaxed(&hk_tc), hk_is_below(n, &hk_derived.end), n);
 }
 
 HK_INLINE void *hk_hit_pop_derived_aligned(size_t n, size_t align) {

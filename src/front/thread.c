@@ -6,12 +6,12 @@
 #include "backend/meta.h"
 #include "backend/pagemap.h"
 #include "backend/region.h"
+#include "front/alone.h"
 #include "front/crowd.h"
 #include "front/guarded.h"
 #include "front/magazine.h"
 #include "front/observed.h"
 #include "front/operators.h"
-#include "front/prewarm.h"
 #include "front/watched.h"
 #include "policy/purger.h"
 
@@ -57,10 +57,9 @@ static _Thread_local struct {
     atomic_bool inside; /* inside the boundary: attaching, or at work on the shared record */
 } outside;
 
+/* More than FEW would send the first frees of threads with work of their own the slow way. */
 HK_COLD bool hk_frees_first(void) {
-    enum {
-        FEW = 2
-    }; /* more would send the first frees of threads with work of their own the slow way */
+    enum { FEW = 2 };
     return !outside.ended && outside.frees < FEW && ++outside.frees != 0;
 }
 
@@ -107,7 +106,7 @@ static void serve_locked(int more) {
     const bool before = hk_threads_are_many();
     hk_store_release(&hk_heap_threads, now);
     if (HK_UNLIKELY(before != hk_threads_are_many()))
-        hk_alone_look();
+        hk_alone_look_locked();
     hk_store_relaxed(&hk_purger_on_foot, now <= 1);
 }
 
@@ -159,23 +158,22 @@ static hk_thread_t *obtain_record(void) {
     if (HK_UNLIKELY(hk_guarded()) && thread != NULL)
         thread = able_to_guard_locked(thread);
     if (thread != NULL) {
-        hk_store_relaxed(&thread->gate,
-                         (unsigned)HK_INSIDE); /* a fork waits until the thread is attached */
+        /* a fork waits until the thread is attached */
+        hk_store_relaxed(&thread->gate, (unsigned)HK_INSIDE);
         serve_locked(1);
     }
     hk_unlock(&hk_registry);
     return thread;
 }
 
-static void enter_for_certain(hk_thread_t *thread) {
-    for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
-        hk_lock_pause(tries); /* another thread forks */
-}
-
 /* No destructor will tell of the thread's end, at which its hk_tc is unmapped: so no thread may
- * write to that any more, and options that are switched on later do not reach this thread. */
-static HK_COLD void let_go(hk_thread_t *thread) {
-    enter_for_certain(thread);
+ * write to that any more, and options that are switched on later do not reach this thread. Where
+ * another thread's fork lasts, for which this one must not wait for ever, hk_is_there_locked() has
+ * to find out. */
+static HK_COLD void let_go(void) {
+    hk_thread_t *thread = hk_thread_enter_patiently();
+    if (thread == NULL)
+        return;
     hk_lock(&hk_registry);
     thread->tc = NULL;
     unnoticed++;
@@ -203,7 +201,7 @@ static hk_thread_t *attach(void) {
      * free. */
     const int saved = errno;
     if (!has_key || pthread_setspecific(key, thread) != 0)
-        let_go(thread);
+        let_go();
     hk_fork_handle();
     errno = saved;
     return thread;
@@ -223,18 +221,24 @@ static HK_COLD hk_thread_t *enter_outside(bool frees) {
     return thread;
 }
 
+atomic_bool hk_held_for_good;
+
 /* A thread that the purger holds waits until it is let go, which may have happened since the caller
- * looked. NULL: another thread forks, or the caller is a signal handler that has interrupted its
- * thread inside. */
+ * looked. NULL: another thread forks, the caller is a signal handler that has interrupted its
+ * thread inside, or it waits in vain: in a child that was made past the fork handlers (_Fork) while
+ * the parent's purger held it. Such a child waits only once. */
 static HK_COLD hk_thread_t *enter_late(hk_thread_t *thread) {
     enum { TRIES = 200 };
+    const unsigned most = hk_load_relaxed(&hk_held_for_good) ? 1 : TRIES;
     for (unsigned tries = 0;
-         tries < TRIES && hk_load_relaxed(&thread->gate) != HK_INSIDE && !hk_load_seq(&hk_forking);
+         tries < most && hk_load_relaxed(&thread->gate) != HK_INSIDE && !hk_load_seq(&hk_forking);
          tries++) {
         if (hk_gate_enter(thread))
             return thread;
         hk_lock_pause(tries);
     }
+    if (hk_load_relaxed(&thread->gate) == HK_HELD && !hk_load_seq(&hk_forking))
+        hk_store_relaxed(&hk_held_for_good, true);
     return NULL;
 }
 
@@ -342,30 +346,20 @@ static bool leaves(hk_thread_t *thread, size_t bytes) {
     return true;
 }
 
-static bool stays_warm(hk_thread_t *thread) {
-    if (!hk_thread_comes_and_goes(thread))
-        return false;
-    const size_t held = hk_magazines_bytes(thread);
-    return held <= WARM_BYTES && leaves(thread, held);
-}
-
-static void leave_layers(hk_thread_t *thread) {
-    hk_observed_flush(thread);
-    if (HK_UNLIKELY(hk_guarded()) && !leaves(thread, hk_guarded_end(thread)))
-        hk_guarded_flush(thread);
-}
-
 /* The ending thread gives back what its magazines hold, unless the record stays warm. Others may
  * end meanwhile. */
 static void leave_behind(hk_thread_t *thread) {
     const unsigned before = hk_add_seq(&ending, 1u);
     if (hk_watched())
         hk_watched_end(thread);
-    leave_layers(thread);
+    hk_observed_flush(thread);
+    if (HK_UNLIKELY(hk_guarded()) && !leaves(thread, hk_guarded_end(thread)))
+        hk_guarded_flush(thread);
     if (!hk_thread_comes_and_goes(thread))
         thread->served++;
     hk_stash_clear_own(&thread->heap.stash);
-    if (stays_warm(thread)) {
+    const size_t held = hk_thread_comes_and_goes(thread) ? hk_magazines_bytes(thread) : SIZE_MAX;
+    if (held <= WARM_BYTES && leaves(thread, held)) {
         hk_crowd_leave(thread);
         return;
     }
@@ -387,7 +381,8 @@ static void thread_ends(void *unused) {
         return;
     if (++thread->exit_rounds < DESTRUCTOR_ROUNDS && pthread_setspecific(key, thread) == 0)
         return;
-    enter_for_certain(thread);
+    for (unsigned tries = 0; !hk_gate_enter(thread); tries++)
+        hk_lock_pause(tries); /* another thread forks */
     leave_behind(thread);
     outside.ended = true;
     hk_store_relaxed(&outside.inside, true);
@@ -404,55 +399,46 @@ static void thread_ends(void *unused) {
         hk_purger_stop();
 }
 
-/* No thread takes an orphan's record while the registry is locked. */
+/* No thread takes an orphan's record while the registry is locked. Quarantines stay with orphans;
+ * so do layers, where the thread ended without a destructor or only the parent of a fork has it. */
 static void flush_orphan_locked(hk_thread_t *thread) {
-    hk_guarded_flush(thread); /* quarantines stay with orphans */
-    hk_magazines_flush(thread);
+    hk_thread_flush(thread, true);
     hk_magazines_reset(thread);
     cool(thread);
 }
 
-void hk_threads_cool_orphans(void) {
-    if (hk_fork_is_mine())
-        return; /* this thread's fork holds the registry: a later call does it */
-    hk_lock(&hk_registry);
-    for (hk_thread_t *thread = orphans; thread != NULL; thread = thread->orphan_next)
-        flush_orphan_locked(thread);
-    hk_unlock(&hk_registry);
-}
-
 /* A record that an ending thread has left holds blocks only while it counts as warm. The registry's
  * lock keeps a fork out, for the purger has no record to enter. */
-bool hk_threads_cool_left_behind(void) {
+bool hk_threads_cool_orphans(bool all) {
+    bool any = false;
     if (hk_fork_is_mine())
-        return false;
+        return false; /* this thread's fork holds the registry: a later call does it */
     hk_lock(&hk_registry);
-    hk_thread_t *thread = orphans;
-    while (thread != NULL && (thread->warm != 0 || hk_magazines_bytes(thread) == 0))
-        thread = thread->orphan_next;
-    if (thread != NULL)
+    for (hk_thread_t *thread = orphans; thread != NULL && (all || !any);
+         thread = thread->orphan_next) {
+        if (!all && (thread->warm != 0 || hk_magazines_bytes(thread) == 0))
+            continue;
         flush_orphan_locked(thread);
-    else
+        any = true;
+    }
+    if (!any)
         hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
     hk_unlock(&hk_registry);
-    return thread != NULL;
+    return any;
 }
 
 /* ---- all threads ---- */
 
-/* Whether the record's thread has left by the system's call alone, past all destructors: its hk_tc
- * is unmapped, or belongs to another thread by now. */
-static bool has_gone(const hk_thread_t *thread, const hk_thread_rest_t *rest) {
-    if (thread->tc == &hk_tc)
-        return false;
-    if (!hk_os_readable(thread->tc))
-        return true;
-    const hk_tcache_t *tc = hk_load_relaxed(thread->tc);
-    return tc != &thread->cache && (rest == NULL || tc != &rest->trap);
-}
-
+/* A thread that has left by the system's call alone, past all destructors, has an hk_tc that is
+ * unmapped, or belongs to another thread by now. */
 bool hk_is_there_locked(const hk_thread_t *thread) {
-    return thread->tc != NULL && !has_gone(thread, hk_load_acquire(&thread->rest));
+    if (thread->tc == NULL || thread->tc == &hk_tc)
+        return thread->tc != NULL;
+    if (!hk_os_readable(thread->tc))
+        return false;
+    const hk_tcache_t *tc = hk_load_relaxed(thread->tc);
+    const hk_thread_rest_t *rest = hk_load_acquire(&thread->rest);
+    return tc == &thread->cache || (rest != NULL && tc == &rest->trap);
 }
 
 void hk_thread_plan_locked(hk_thread_t *thread) {
@@ -463,9 +449,11 @@ void hk_thread_plan_locked(hk_thread_t *thread) {
         plan = HK_MAGAZINES_WATCHED;
     if (plan != (hk_load_relaxed(&thread->plan) & ~(unsigned)HK_PLAN_NEW))
         hk_store_seq(&thread->plan, plan | HK_PLAN_NEW);
+    hk_alone_look_locked();
+    hk_alone_tell(thread); /* a thread without a way to say that it ends (let_go()) sees this too */
     if (thread->tc == NULL)
         return;
-    if (has_gone(thread, hk_load_acquire(&thread->rest))) {
+    if (!hk_is_there_locked(thread)) {
         hk_thread_orphan_locked(thread);
         hk_crowds_clear_of_few(hk_load_relaxed(&hk_heap_threads));
         return;

@@ -31,8 +31,7 @@ enum { HK_CROWD_VISITS = 128 };
 
 _Static_assert(sizeof(hk_magazine_t) == 8, "each thread has one for each class");
 
-typedef struct hk_observed hk_observed_t; /* front/observed.c */
-typedef struct hk_shelves hk_shelves_t;   /* front/crowd.c */
+typedef struct hk_shelves hk_shelves_t; /* front/crowd.c */
 
 /* Where a thread is, as far as others must know. The owner's entry and the hold of a fork or of the
  * purger exclude each other; a signal handler that finds HK_INSIDE has interrupted its own thread
@@ -205,13 +204,11 @@ void hk_thread_flush(hk_thread_t *thread, bool what_waits);
  * exist there may hold a lock. */
 void hk_thread_finish(void);
 
-/* Flushes and resets the magazines and quarantines of all records that have no thread. The caller
- * has entered its own record, and holds no lock. */
-void hk_threads_cool_orphans(void);
-
-/* In a fork's child: the same for one record of a thread that only the parent has. False: no such
- * record holds blocks any more, and if threads are few now, the shelves are empty too. */
-bool hk_threads_cool_left_behind(void);
+/* Flushes and resets the magazines, layers and quarantines of all records that have no thread, or,
+ * in a fork's child, of one whose thread only the parent has. False: no such record holds blocks
+ * any more, and if threads are few now, the shelves are empty too. The caller has entered its own
+ * record, or is the purger, and holds no lock. */
+bool hk_threads_cool_orphans(bool all);
 
 /* Calls `visit` for every record, under the registry lock. False: it could not enter
  * (hk_thread_enter_patiently()), and nothing was done. */

@@ -29,6 +29,10 @@ bool hk_thread_is_inside(void);
  * gates. */
 extern atomic_bool hk_forking;
 
+/* atomic: set by a thread that has waited in vain for the purger to let it go; cleared by the
+ * purger */
+extern atomic_bool hk_held_for_good;
+
 /* In a fork's child: the parent's other threads have left records with blocks in their magazines. */
 void hk_idle_forked(void);
 

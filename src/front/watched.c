@@ -109,12 +109,14 @@ HK_INLINE bool passes(hk_thread_t *thread, size_t n) {
 }
 
 /* The sampled guard for an allocation that did not pass: among few sampled guards the profile's
- * place is their countdown. NULL: it is none. */
-static HK_NOINLINE void *guard(size_t n, size_t align, hk_by_t by) {
-    hk_thread_t *thread = own_thread();
-    if (hk_watched() != HK_WATCHED_GUARDS || thread == NULL)
-        return NULL;
-    return hk_sampled_by_bytes(countdown(thread), n, align, by);
+ * place is their countdown, which begins anew; meanwhile it is HK_TAKING_SAMPLE. NULL: it is none,
+ * as a thread's first allocation, which only starts the countdown. */
+static void *guard(void **left, size_t n, size_t align, hk_by_t by) {
+    const bool first = *left == NULL;
+    *left = HK_TAKING_SAMPLE;
+    void *p = !first && hk_sample_is_chosen(n) ? hk_sample_alloc(n, align, by) : NULL;
+    *left = (void *)hk_sample_gap_bytes();
+    return p;
 }
 
 /* Where only samples are told, a small block that lies among others is not: its free may be a
@@ -124,9 +126,12 @@ static void tell_given(void *p, hk_told_t told) {
         tell(own_thread(), p, &told, true);
 }
 
-/* A small block that lies apart, for a sample; NULL also where it would not be told. */
-static void *take_apart(size_t n, size_t align) {
+/* For an allocation that did not pass: a sampled guard, or a small block that lies apart, for a
+ * sample; NULL: neither, also where it would not be told. */
+static void *take_apart(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = own_thread();
+    if (hk_watched() == HK_WATCHED_GUARDS && thread != NULL)
+        return guard(countdown(thread), n, align, by);
     if (!samples_only() || n > HK_MID_MAX || (thread != NULL && hk_load_relaxed(&thread->telling)))
         return NULL;
     thread = align <= HK_PACK_ALIGN ? hk_thread_enter() : NULL;
@@ -140,7 +145,7 @@ static void *take_apart(size_t n, size_t align) {
 /* ---- operations ---- */
 
 static HK_NOINLINE void *malloc_told(size_t n, size_t align, hk_by_t by) {
-    void *p = take_apart(n, align);
+    void *p = take_apart(n, align, by);
     if (p == NULL)
         p = hk_malloc_unwatched(n, align, by);
     tell_given(p, (hk_told_t){n, align, by, NULL});
@@ -150,16 +155,13 @@ static HK_NOINLINE void *malloc_told(size_t n, size_t align, hk_by_t by) {
 void *hk_watched_malloc(size_t n, size_t align, hk_by_t by) {
     hk_thread_t *thread = own_thread();
     if (align <= 8 && goes_by_magazines(thread)) {
-        void *p = hk_observed_pop(thread, HK_MAGAZINES_OBSERVED, n);
+        void *p = hk_observed_pop(thread, NULL, n);
         if (p != NULL) {
             tell(thread, p, &(hk_told_t){n, align, by, NULL}, true);
             return p;
         }
     }
-    if (passes(own_thread(), n))
-        return hk_malloc_unwatched(n, align, by);
-    void *p = guard(n, align, by);
-    return p != NULL ? p : malloc_told(n, align, by);
+    return passes(thread, n) ? hk_malloc_unwatched(n, align, by) : malloc_told(n, align, by);
 }
 
 void *hk_watched_calloc_large(size_t n) {
@@ -188,15 +190,13 @@ void hk_watched_free(void *p, hk_by_t by, size_t n) {
     }
     hk_told_t told = {n, 8, by, NULL}; /* read back from here: fewer registers to be saved */
     tell(thread, p, &told, false);
-    if (HK_UNLIKELY(!hk_observed_push(thread, HK_MAGAZINES_OBSERVED, p)))
+    if (HK_UNLIKELY(!hk_observed_push(thread, NULL, p)))
         hk_free_unwatched(p, told.by, told.n);
 }
 
 static void *move_apart(void *p, size_t n) {
     const bool ours = hk_map_kind(p) != HK_KIND_FOREIGN;
-    void *q = ours ? guard(n, 8, HK_BY_MALLOC) : NULL;
-    if (q == NULL && ours)
-        q = take_apart(n, 8);
+    void *q = ours ? take_apart(n, 8, HK_BY_MALLOC) : NULL;
     if (q == NULL)
         return hk_realloc_unwatched(p, n);
     memcpy(q, p, hk_min(hk_usable(p), n));

@@ -45,6 +45,9 @@ typedef struct {
     void (*forked)(void **own); /* in a fork's child, of every record; may be NULL */
 } hk_watcher_t;
 
+/* A thread's place for the profile, while it takes a sampled guard that was counted down there. */
+#define HK_TAKING_SAMPLE ((void *)INTPTR_MAX)
+
 /* Which operations are told: none; none, but bytes are counted down for few sampled guards; samples
  * only; all. */
 typedef enum {
@@ -53,7 +56,7 @@ typedef enum {
     HK_WATCHED_SAMPLES,
     HK_WATCHED_ALL,
 } hk_watched_t;
-extern atomic_uint hk_watched_how;
+extern HK_HIDDEN atomic_uint hk_watched_how;
 HK_INLINE hk_watched_t hk_watched(void) {
     return HK_FAST ? HK_WATCHED_NOT : (hk_watched_t)hk_load_relaxed(&hk_watched_how);
 }

@@ -184,18 +184,22 @@ HK_COLD bool hk_block_take_back_odd(void *p, unsigned cls, hk_by_t by, size_t n)
     return true;
 }
 
-/* The shadow of a block in use; NULL: it is not in use, and a fault was reported. */
-static _Atomic uint16_t *in_use(const void *p, unsigned cls) {
-    _Atomic uint16_t *shadow = hk_shadow_of(p, cls);
-    if (HK_LIKELY(shadow != NULL && hk_load_relaxed(shadow) != HK_BLOCK_FREE))
-        return shadow;
-    hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
-    return NULL;
+/* The block's shadow, or where nothing is in use. */
+static _Atomic uint16_t *shadow_at(const void *p, unsigned cls) {
+    return hk_shadow_in(p, cls, cls != 1);
+}
+
+/* What it says; HK_BLOCK_FREE: the block is not in use, and a fault was reported. */
+static uint16_t in_use(const void *p, _Atomic uint16_t *shadow) {
+    const uint16_t is = HK_LIKELY(shadow != NULL) ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
+    if (HK_UNLIKELY(is == HK_BLOCK_FREE))
+        hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
+    return is;
 }
 
 size_t hk_block_bytes(const void *p, unsigned cls) {
-    _Atomic uint16_t *shadow = in_use(p, cls);
-    return shadow != NULL ? bytes_of(hk_load_relaxed(shadow), hk_classes[cls].size) : 0;
+    const uint16_t is = in_use(p, shadow_at(p, cls));
+    return is != HK_BLOCK_FREE ? bytes_of(is, hk_classes[cls].size) : 0;
 }
 
 size_t hk_block_known(const void *p, unsigned cls) {
@@ -205,14 +209,15 @@ size_t hk_block_known(const void *p, unsigned cls) {
 
 bool hk_block_resize(void *p, unsigned cls, size_t n) {
     const size_t room = hk_classes[cls].size;
-    _Atomic uint16_t *shadow = in_use(p, cls);
-    uint16_t was = shadow != NULL ? hk_load_relaxed(shadow) : HK_BLOCK_FREE;
-    if (shadow == NULL || !tail_is_whole(p, was, room))
+    _Atomic uint16_t *shadow = shadow_at(p, cls);
+    uint16_t was = in_use(p, shadow);
+    if (was == HK_BLOCK_FREE || !tail_is_whole(p, was, room))
         return false;
     const size_t before = bytes_of(was, room);
-    if (by_of(was) != 0)
-        hk_guard_check_claims(p, before, by_of(was), HK_BY_MALLOC, HK_ANY_SIZE);
-    const uint16_t now = shadow_for(n, room, by_of(was) != 0 ? by_of(was) : HK_BY_MALLOC);
+    const unsigned by = (unsigned)hk_max(by_of(was), HK_BY_MALLOC);
+    if (by != HK_BY_MALLOC)
+        hk_guard_check_claims(p, before, by, HK_BY_MALLOC, HK_ANY_SIZE);
+    const uint16_t now = shadow_for(n, room, by);
     if (!hk_cas_acquire(shadow, &was, now)) { /* another thread has freed it */
         hk_guard_fault(HK_INVALID_POINTER, p, HK_NO_SIZE, HK_NOWHERE);
         return false;
@@ -232,9 +237,7 @@ static bool report_beside(const char *slice, const char *p, bool behind) {
         return false;
     const hk_class_t *c = &hk_classes[cls];
     const char *block = hk_slab_of(slice)->base + (behind ? (c->blocks - 1) * (size_t)c->size : 0);
-    const uint16_t is = hk_load_relaxed(hk_shadow_of(block, cls));
-    hk_fault_say(HK_OUT_OF_BOUNDS, block, is != HK_BLOCK_FREE ? bytes_of(is, c->size) : HK_NO_SIZE,
-                 p - block, c->size, "");
+    hk_fault_say(HK_OUT_OF_BOUNDS, block, hk_block_known(block, cls), p - block, c->size, "");
     return true;
 }
 

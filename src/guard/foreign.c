@@ -4,38 +4,22 @@
 #include <errno.h>
 #include <sys/auxv.h>
 
-#include "backend/meta.h"
+#include "backend/own.h"
 #include "backend/pagemap.h"
 #include "guard/guard.h"
 #include "os/os.h"
 
-/* Whether p lies on the calling stack: above this frame, and below the thread's descriptor or, on
- * the main thread, below what the kernel put there. */
+/* Whether p lies on the calling thread's stack: above this frame and below the thread's descriptor.
+ * Or on the first thread's, which ends where the kernel put the program's name: whichever thread
+ * calls, its last 4 MiB (half of the usual limit, as arguments may take a quarter), where no system
+ * maps anything else; farther down, above this frame. */
 static bool is_on_stack(const void *p) {
+    const size_t most = 64 * HK_MIB; /* farther away it belongs to another stack */
     const uintptr_t here = (uintptr_t)__builtin_frame_address(0), at = (uintptr_t)p;
     const uintptr_t thread = (uintptr_t)__builtin_thread_pointer();
     const uintptr_t top = hk_max(getauxval(AT_RANDOM), getauxval(AT_EXECFN));
-    const size_t most = 64 * HK_MIB; /* farther away it belongs to another stack */
-    return at > here && ((at < thread && thread - here < most) || (at < top && top - here < most));
-}
-
-typedef struct {
-    const char *from, *end;
-    bool is_met;
-} range_t;
-
-static void meet(const void *start, size_t bytes, void *argument) {
-    range_t *range = argument;
-    const char *own = start;
-    range->is_met |= own < range->end && range->from < own + bytes;
-}
-
-/* Whether the range meets the allocator's own memory, whose contents may look like a chunk. */
-static bool is_own(const char *from, const char *end) {
-    range_t range = {.from = from, .end = end};
-    hk_meta_visit(meet, &range);
-    hk_map_visit_own(meet, &range);
-    return range.is_met;
+    return (at > here && at < thread && thread - here < most) ||
+           (at < top && (top - at < 4 * HK_MIB || (at > here && top - here < most)));
 }
 
 /* Whether glibc's allocator cannot have given p out, judging by the chunk's header and by the next
@@ -50,7 +34,7 @@ static bool is_forged(const void *p) {
         return true;
     if ((head[1] & IS_MAPPED) == 0)
         return !hk_os_readable(end) || (((const size_t *)(const void *)end)[1] & USED_BEFORE) == 0;
-    if ((head[0] | bytes) >> MOST_LOG2 != 0 || is_own(from, end))
+    if ((head[0] | bytes) >> MOST_LOG2 != 0 || hk_own_meets(from, end))
         return true;
     for (; from < end; from += HK_SLICE)
         if (hk_map_kind(from) != HK_KIND_FOREIGN)
@@ -69,7 +53,7 @@ bool hk_guard_disowns(const void *p, hk_fatal_t kind) {
     const int saved = errno;
     const bool its = hk_is_aligned((uintptr_t)p, 16) && !is_on_stack(p) &&
                      dladdr(p, &object) == 0 && hk_os_readable((const char *)p - 16) &&
-                     !is_own(p, (const char *)p + 1) && !is_forged(p);
+                     !hk_own_meets(p, (const char *)p + 1) && !is_forged(p);
     errno = saved;
     if (!its)
         hk_guard_fault(kind, p, HK_NO_SIZE, HK_NOWHERE);

@@ -122,7 +122,7 @@ void hk_guard_check_alignment(const void *p, size_t align) {
     hk_fault_end();
 }
 
-static bool protect(hk_access_t access) {
+bool hk_guard_protect(hk_access_t access) {
     return hk_os_page_size() != sizeof hk_guard_page ||
            hk_os_protect(&hk_guard_page, sizeof hk_guard_page, access);
 }
@@ -131,7 +131,7 @@ void hk_guard_prepare(bool starts) {
     enum { SHARES = 64 }; /* more than there are classes */
     static atomic_flag done = ATOMIC_FLAG_INIT;
     const bool first = !atomic_flag_test_and_set(&done);
-    if (!first && (!starts || !protect(HK_READ_WRITE)))
+    if (!first && (!starts || !hk_guard_protect(HK_READ_WRITE)))
         return;
     *hk_guard = (hk_guard_t){
         .secret = first ? hk_os_random() : hk_guard->secret,
@@ -148,7 +148,7 @@ void hk_guard_prepare(bool starts) {
         /* without the guard, the boundary does not say how a sample is freed (front/boundary.c) */
         .kinds = hk_option(guard) != 0 && hk_option(guard_match) == HK_MATCH_KINDS,
     };
-    protect(HK_READ);
+    hk_guard_protect(HK_READ);
 }
 
 bool hk_guard_start(void) {

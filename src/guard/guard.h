@@ -1,7 +1,10 @@
 /* What the guard checks, and its secrets: set when the process starts, read-only from then on. */
 #pragma once
 
+#include <signal.h>
+
 #include "base/report.h"
+#include "os/os.h"
 
 /* The function that gave a block out, or takes it back. */
 typedef enum {
@@ -35,20 +38,26 @@ typedef struct {
     bool sizes;              /* check the size that a sized free claims */
     bool kinds;              /* tell new, new[] and malloc apart */
 } hk_guard_t;
-/* On a page of its own, which becomes read-only once it is set. */
-extern union hk_guard_page {
-    _Alignas(4096) hk_guard_t settings;
+/* On a page of its own, which is read-only except while a part of it is set. */
+extern HK_HIDDEN union hk_guard_page {
+    _Alignas(4096) struct {
+        hk_guard_t settings;
+        /* guard/sample.c: how the program handled SIGSEGV and SIGBUS before */
+        struct sigaction before[2];
+    };
     char page[4096];
 } hk_guard_page;
 #define hk_guard (&hk_guard_page.settings)
 
-/* Whether operations are guarded. */
-extern atomic_bool hk_guard_on;
+extern HK_HIDDEN atomic_bool hk_guard_on;
 HK_INLINE bool hk_guarded(void) { return !HK_FAST && hk_load_acquire(&hk_guard_on); }
 
 /* Sets the options and the secrets, once. When the guard `starts`, the options are read again:
  * samples may have been asked for earlier. */
 void hk_guard_prepare(bool starts);
+
+/* Changes the access to that page, where the system's pages are of its size. False: refused. */
+bool hk_guard_protect(hk_access_t access);
 
 /* Guards all blocks from now on, existing ones as far as they are known. Called once, when the
  * process starts, by a thread that holds no lock and has entered its record if it has one. False:

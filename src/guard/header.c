@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "backend/limit.h"
+#include "backend/own.h"
 #include "backend/pagemap.h"
 
 enum { WORDS = offsetof(hk_header_t, seal) / sizeof(uint64_t) };
@@ -50,8 +51,10 @@ static bool has_table(hk_leaf_t *leaf) {
     if (HK_LIKELY(is != NULL))
         return true;
     char *made = hk_os_reserve(bytes);
-    if (made != NULL && hk_cas_seq(&leaf->headers, &is, made + page))
+    if (made != NULL && hk_cas_seq(&leaf->headers, &is, made + page)) {
+        hk_own_add(made, bytes);
         return true;
+    }
     if (made != NULL)
         hk_os_unmap(made, bytes);
     return is != NULL;

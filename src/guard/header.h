@@ -14,7 +14,7 @@ typedef struct {
     char *start; /* of the mapping, which has `bytes` */
     size_t bytes;
     /* The accessible part, as an offset from the start, and its bytes; the block, as an offset from
-     * the body. No addresses: the search for reachable blocks (profile/reach.h) scans headers
+     * the body. No addresses: the search for reachable blocks (profile/leaks.c) scans headers
      * too. */
     size_t body, body_bytes, block;
     size_t by; /* a hk_by_t */

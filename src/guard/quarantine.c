@@ -88,18 +88,20 @@ void hk_quarantine_grow(hk_quarantine_t *q, unsigned cls) {
 
 _Static_assert(HK_CLASS_COUNT <= 64, "a bit for each class");
 
-/* A learned class's size is known by now, because there is a block of it. */
+/* A learned class's size is known by now, because there is a block of it. Blocks of class 1 are not
+ * guarded, and never go by the short ways. */
 HK_COLD void hk_quarantine_use_first(hk_quarantine_t *q, unsigned cls) {
     q->small += q->bays[cls].room == 0 && hk_quarantine_is_small(q, cls);
     q->bays[cls].room = (uint16_t)hk_classes[cls].size;
-    q->bays[cls].looks = (uint8_t)hk_clear_steps(q->bays[cls].room);
+    q->bays[cls].looks =
+        (uint8_t)(cls != 1 ? hk_clear_steps(q->bays[cls].room) : HK_CLEAR_STEPS + 1);
     q->bays[cls].reciprocal = hk_classes[cls].reciprocal;
     q->used |= (uint64_t)1 << cls;
 }
 
 void hk_quarantine_leave(hk_quarantine_t *q) {
-    for (unsigned cls = 0; cls < HK_CLASS_COUNT; cls++)
-        q->bays[cls].looks = HK_CLEAR_STEPS + 1;
+    for (unsigned kind = 0; kind < HK_KIND_COUNT; kind++)
+        q->bays[kind].looks = HK_CLEAR_STEPS + 1;
     q->used = 0;
 }
 
@@ -119,7 +121,7 @@ HK_NOINLINE uint64_t hk_quarantine_throw(hk_quarantine_t *q) {
 bool hk_quarantine_put_out(hk_quarantine_t *q, unsigned cls, hk_waiting_t one) {
     hk_quarantine_use(q, cls);
     hk_waiting_t *top = hk_load_relaxed(&q->bays[cls].top);
-    if (hk_quarantine_is_full(q, cls))
+    if (hk_quarantine_out_left(q, cls) == 0)
         return false;
     top[1] = one;
     hk_store_relaxed(&q->bays[cls].top, top + 1);

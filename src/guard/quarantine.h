@@ -8,7 +8,7 @@
  * up. */
 #pragma once
 
-#include "backend/sizeclass.h"
+#include "backend/pagemap.h"
 #include "base/random.h"
 #include "guard/guard.h"
 #include "guard/tail.h"
@@ -58,7 +58,8 @@ typedef struct hk_quarantine {
     hk_waiting_t *unused;   /* first place that no class has */
     unsigned came;          /* number of blocks that came from slabs */
     unsigned visits_of_all; /* number of visits by the long way */
-    _Alignas(HK_CACHE_LINE) hk_bay_t bays[HK_CLASS_COUNT];
+    /* by kind, so that a free need not ask for the kind: those of other kinds are never used */
+    _Alignas(HK_CACHE_LINE) hk_bay_t bays[HK_KIND_COUNT];
     /* any thread reads; of each class the place below its stack, which is never filled */
     _Atomic(hk_waiting_t *) none[HK_CLASS_COUNT];
     void *recent[HK_QUARANTINE_RECENT]; /* the blocks that came from slabs last */
@@ -66,8 +67,8 @@ typedef struct hk_quarantine {
 } hk_quarantine_t;
 
 /* The asm keeps compilers from recomputing the address for each field. */
-HK_INLINE hk_bay_t *hk_quarantine_bay(hk_quarantine_t *q, size_t cls) {
-    hk_bay_t *bay = &q->bays[cls];
+HK_INLINE hk_bay_t *hk_quarantine_bay(hk_quarantine_t *q, size_t kind) {
+    hk_bay_t *bay = &q->bays[kind];
     __asm__("" : "+r"(bay));
     return bay;
 }
@@ -97,15 +98,12 @@ HK_INLINE bool hk_quarantine_visited_often(hk_quarantine_t *q, unsigned cls) {
  * entered: a fork must not find it half done. */
 void hk_quarantine_grow(hk_quarantine_t *quarantine, unsigned cls);
 
-/* Room for blocks of the class that have waited: in all, left, and whether none is left. */
+/* Room for blocks of the class that have waited: in all, and left. */
 HK_INLINE unsigned hk_quarantine_most_out(const hk_quarantine_t *q, unsigned cls) {
     return (unsigned)(q->bays[cls].waits - hk_load_relaxed(&q->none[cls]) - 1);
 }
 HK_INLINE unsigned hk_quarantine_out_left(const hk_quarantine_t *q, unsigned cls) {
     return (unsigned)(q->bays[cls].waits - hk_load_relaxed(&q->bays[cls].top) - 1);
-}
-HK_INLINE bool hk_quarantine_is_full(const hk_quarantine_t *q, unsigned cls) {
-    return hk_load_relaxed(&q->bays[cls].top) + 1 == q->bays[cls].waits;
 }
 
 /* Before the present thread first puts in a block of the class: later blocks go by the short ways.
@@ -177,11 +175,16 @@ uint64_t hk_quarantine_throw(hk_quarantine_t *quarantine);
  * hk_quarantine_put_slow(). */
 HK_INLINE bool hk_quarantine_put(hk_quarantine_t *q, uint64_t dice, hk_bay_t *bay,
                                  hk_waiting_t in) {
-    if (HK_UNLIKELY(dice <= 1) && dice != 0)
-        dice = hk_quarantine_throw(q);
+    if (HK_UNLIKELY(dice <= 1)) {
+        dice = dice != 0 ? hk_quarantine_throw(q) : 0;
+        if (dice <= 1) {
+            hk_quarantine_open(q, dice);
+            return false;
+        }
+    }
     hk_waiting_t *next = hk_load_relaxed(&bay->top) + 1;
     hk_waiting_t *waits = bay->waits;
-    if (HK_UNLIKELY(dice <= 1 || next == waits)) {
+    if (HK_UNLIKELY(next == waits)) {
         hk_quarantine_open(q, dice);
         return false;
     }

@@ -80,12 +80,9 @@ static void print_traces(const place_t *place) {
 
 /* ---- the handler ---- */
 
-/* The program's handling of the signal before ours. */
-typedef struct {
-    struct sigaction action; /* const once our handler is installed */
-    atomic_bool over;        /* atomic: its one-shot handler has been called */
-} before_t;
-static before_t before_segv, before_bus;
+/* The program's handling of the signal before ours: const once our handler is installed. Its
+ * functions lie where an attacker cannot write to them. */
+static struct sigaction *before(int number) { return &hk_guard_page.before[number == SIGBUS]; }
 
 /* The place whose block an access at p is blamed on: the one that p lies on, or the nearer one
  * beside the fence. */
@@ -162,14 +159,14 @@ static void call(const struct sigaction *action, int number, siginfo_t *info, vo
 /* Reports a fault of ours; then does what the system would have done without this handler, which
  * also ends a process that ignores a real fault. */
 static void on_fault(int number, siginfo_t *info, void *context) {
-    before_t *before = number == SIGSEGV ? &before_segv : &before_bus;
-    const struct sigaction *action = &before->action;
+    static atomic_bool over[2]; /* atomic: the program's one-shot handler has been called */
+    const struct sigaction *action = before(number);
     const bool sent = is_sent(number, info), ignored = action->sa_handler == SIG_IGN;
     if ((sent && ignored) || (!sent && lets_through(info->si_addr)))
         return;
     const bool once = ((unsigned)action->sa_flags & SA_RESETHAND) != 0;
     if (action->sa_handler == SIG_DFL || ignored ||
-        (once && hk_exchange_acquire(&before->over, true)))
+        (once && hk_exchange_acquire(&over[number == SIGBUS], true)))
         end_by(number, sent);
     else
         call(action, number, info, context);
@@ -177,9 +174,9 @@ static void on_fault(int number, siginfo_t *info, void *context) {
 
 /* Keeps the program's SA_RESTART, so interrupted calls behave as before, and its handler's choice
  * of stack. */
-static void handle(int number, before_t *before) {
-    const struct sigaction *was = &before->action;
-    HK_COUNTED(other, sigaction(number, NULL, &before->action));
+static void handle(int number) {
+    const struct sigaction *was = before(number);
+    HK_COUNTED(other, sigaction(number, NULL, before(number)));
     const bool none = was->sa_handler == SIG_DFL || was->sa_handler == SIG_IGN;
     const int restarts = was->sa_handler == SIG_IGN ? SA_RESTART : was->sa_flags & SA_RESTART;
     const int stack = none ? SA_ONSTACK : was->sa_flags & SA_ONSTACK;
@@ -191,10 +188,11 @@ static void handle(int number, before_t *before) {
 
 void hk_sample_handle(void) {
     static atomic_flag done = ATOMIC_FLAG_INIT;
-    if (atomic_flag_test_and_set(&done))
+    if (atomic_flag_test_and_set(&done) || !hk_guard_protect(HK_READ_WRITE))
         return;
-    handle(SIGSEGV, &before_segv);
-    handle(SIGBUS, &before_bus);
+    handle(SIGSEGV);
+    handle(SIGBUS);
+    hk_guard_protect(HK_READ);
 }
 
 /* ---- places ---- */

@@ -23,12 +23,12 @@ typedef struct {
 } hk_tail_t;
 
 HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
-    static const struct {
-        _Alignas(HK_CACHE_LINE) uint8_t mask[2 * HK_TAIL_WINDOW];
-        uint8_t value[2 * HK_TAIL_WINDOW];
-    } edge = {.mask = {[HK_TAIL_WINDOW... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX},
-              .value = {[HK_TAIL_WINDOW] = UINT8_MAX,
-                        [HK_TAIL_WINDOW + 2 ... 2 * HK_TAIL_WINDOW - 1] = UINT8_MAX}};
+    enum { W = HK_TAIL_WINDOW, VALUE = 2 * W };
+    /* the mask and, from VALUE on, that of the value, each behind a window without a tail */
+    static const uint8_t edge[VALUE + 2 * W] __attribute__((aligned(HK_CACHE_LINE))) = {
+        [W... 2 * W - 1] = UINT8_MAX,
+        [VALUE + W] = UINT8_MAX,
+        [VALUE + W + 2 ... VALUE + 2 * W - 1] = UINT8_MAX};
     const ptrdiff_t last = (ptrdiff_t)room - HK_TAIL_WINDOW, from = (ptrdiff_t)n;
     const ptrdiff_t at = from < last ? from : last;
     hk_assert(n <= room && from - at <= HK_TAIL_WINDOW);
@@ -37,10 +37,9 @@ HK_INLINE hk_tail_t hk_tail_of(const char *p, size_t n, size_t room) {
     const uint64_t product = (hk_guard->secret ^ (uintptr_t)p) * hk_guard->mixes;
     const uint64_t word =
         hk_folded(__builtin_bswap64(product), hk_guard->stirs) | 0x0101010101010101u;
-    const ptrdiff_t shown = HK_TAIL_WINDOW - (from - at);
+    const uint8_t *shown = edge + W + (at - from);
     const hk_sixteen_t value = {word, word};
-    return (hk_tail_t){at, hk_sixteen_at(edge.mask + shown),
-                       value & hk_sixteen_at(edge.value + shown)};
+    return (hk_tail_t){at, hk_sixteen_at(shown), value & hk_sixteen_at(shown + VALUE)};
 }
 
 /* The tail's end. Nobody may write to the block's rest behind it either. */

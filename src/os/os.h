@@ -74,10 +74,8 @@ bool hk_os_unmark(void *p, size_t bytes);
 /* Whether the 8 bytes at p can be read. Signal handlers may call it. */
 bool hk_os_readable(const void *p);
 
-/* Whether the word at p can be read and is not 0. Brings in no memory. */
+/* Whether the word at p can be read and is not 0; or equals `word`. Brings in no memory. */
 bool hk_os_holds(const uint32_t *p);
-
-/* Whether the word at p can be read and equals `word`. Brings in no memory. */
 bool hk_os_is(const uint32_t *p, uint32_t word);
 
 /* 64 unpredictable bits. */
@@ -113,6 +111,10 @@ typedef enum {
 
 /* Advises the system about a range. Returns 0 or an errno value. */
 int hk_os_advise(void *p, size_t bytes, hk_advice_t advice);
+
+/* Whether HK_PURGE drops what pages hold: an emulator may accept the advice and do nothing (qemu's
+ * before 7.1). Asks the system once, by a page of its own; true until it can be asked. */
+bool hk_os_purges(void);
 
 /* Resizes a mapping in place or, if that fails and it may move, at another address. What lies
  * beyond `bytes` reads as zero. Returns its address; NULL: refused, or what lies behind it is
@@ -181,8 +183,8 @@ bool hk_os_mappings_open(hk_os_lines_t *lines);
 
 /* The lowest memory limit in bytes that the process's cgroups set (v2: memory.max and memory.high,
  * v1: memory.limit_in_bytes; from its own group up to the mount); 0: none. `membership`: the
- * process's list of groups; `mount`: the folder of the trees. *unread: 0, or errno of an existing
- * file that could not be read. Opens files. */
+ * process's list of groups; `mount`: the folder of the trees. *unread: 0, or errno of that list or
+ * of an existing limit that could not be read. Opens files. */
 #define HK_OS_MEMBERSHIP "/proc/self/cgroup"
 #define HK_OS_CGROUPS "/sys/fs/cgroup"
 uint64_t hk_os_memory_limit(const char *membership, const char *mount, int *unread);

@@ -138,11 +138,8 @@ bool hk_os_grants_memory(size_t bytes) {
 
 static uint64_t limit_of(int what) {
     struct rlimit limit;
-    const int saved = errno;
-    if (HK_CALL(other, syscall(SYS_prlimit64, 0, what, NULL, &limit)) != 0)
-        limit.rlim_cur = RLIM_INFINITY;
-    errno = saved;
-    return limit.rlim_cur;
+    const int error = HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_prlimit64, 0, what, NULL, &limit)));
+    return error == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
 uint64_t hk_os_address_limit(void) { return limit_of(RLIMIT_AS); }
@@ -222,31 +219,26 @@ bool hk_os_unmark(void *p, size_t bytes) { return advises(p, bytes, GUARD_REMOVE
  * rejects the request. */
 bool hk_os_readable(const void *p) {
     enum { NOTHING_KNOWN = -1, SET_BYTES = 8 };
-    const int saved = errno;
-    (void)HK_CALL(other, syscall(SYS_rt_sigprocmask, NOTHING_KNOWN, p, NULL, SET_BYTES));
-    const bool readable = p != NULL && errno != EFAULT;
-    errno = saved;
-    return readable;
+    return p != NULL && HK_KEEP_ERRNO(HK_CALL(other, syscall(SYS_rt_sigprocmask, NOTHING_KNOWN, p,
+                                                             NULL, SET_BYTES)) == 0 ||
+                                      errno != EFAULT);
 }
 
 /* Whether the C library's first real-time signal is blocked, by which glibc cancels threads. */
 bool hk_os_thread_ends(void) {
     enum { CANCEL = 32, SET_BYTES = 8 };
     uint64_t blocked = 0;
-    const int saved = errno;
-    (void)HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, SET_BYTES));
-    errno = saved;
+    (void)HK_KEEP_ERRNO(
+        HK_CALL(other, syscall(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &blocked, SET_BYTES)));
     return (blocked >> (CANCEL - 1) & 1) != 0;
 }
 
 /* A requeue that wakes and moves no waiter only compares the word. 0: it is the expected one; else
  * errno. */
 static int word_differs(const uint32_t *p, uint32_t word) {
-    const int saved = errno;
-    const long same = HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, word));
-    const int why = same < 0 ? errno : 0;
-    errno = saved;
-    return why;
+    return HK_KEEP_ERRNO(
+        HK_CALL(futex, syscall(SYS_futex, p, HK_FUTEX_CMP_REQUEUE, 0, NULL, p, word)) < 0 ? errno
+                                                                                          : 0);
 }
 
 bool hk_os_holds(const uint32_t *p) { return word_differs(p, 0) == EAGAIN; }
@@ -364,6 +356,29 @@ _Static_assert(HK_NO_DUMP == MADV_DONTDUMP, "and this");
  * unknown calls would kill the process at its first purge. */
 int hk_os_advise(void *p, size_t bytes, hk_advice_t advice) {
     return HK_KEEP_ERRNO(HK_COUNTED(madvise, madvise(p, bytes, (int)advice)) == 0 ? 0 : errno);
+}
+
+enum { PURGES = 1, KEEPS };
+
+static HK_COLD unsigned try_purge(void) {
+    const size_t page = hk_os_page_size();
+    volatile char *p = map(NULL, page, PROT_READ | PROT_WRITE, 0);
+    unsigned found = NOT_ASKED;
+    if (p == NULL)
+        return NOT_ASKED; /* ask again later */
+    *p = 1;
+    void *start = (void *)(uintptr_t)p;
+    if (hk_os_advise(start, page, HK_PURGE) == 0) /* else it may be locked */
+        found = *p == 0 ? PURGES : KEEPS;
+    hk_os_unmap(start, page);
+    return found;
+}
+
+bool hk_os_purges(void) {
+    static atomic_uint known; /* atomic: any thread; NOT_ASKED, PURGES or KEEPS */
+    if (HK_UNLIKELY(hk_load_relaxed(&known) == NOT_ASKED))
+        hk_store_relaxed(&known, try_purge());
+    return hk_load_relaxed(&known) != KEEPS;
 }
 
 /* ---- what is resident ---- */

@@ -89,14 +89,13 @@ static uint64_t read_limit(hk_os_lines_t *lines, char *path, size_t len, const c
  * list. */
 static bool is_listed(const char *list, const char *end, const char *one) {
     const size_t n = strlen(one);
-    for (const char *comma;; list = comma + 1) {
+    for (const char *comma; list <= end; list = comma + 1) {
         comma = memchr(list, ',', (size_t)(end - list));
         comma = comma != NULL ? comma : end;
         if ((size_t)(comma - list) == n && memcmp(list, one, n) == 0)
             return true;
-        if (comma == end)
-            return false;
     }
+    return false;
 }
 
 /* The group's path from the line "0::/a/b" or "4:memory:/a/b"; "" if there is no such line or the

@@ -239,8 +239,7 @@ static HK_COLD HK_NOINLINE void try_later(int error) {
     if (!atomic_flag_test_and_set(&said))
         hk_say("hakmem: warning: no thread can be started to give free memory back: %s "
                "(TasksMax=, ulimit -u, pids.max, a sandbox?); until one can, it goes back as more "
-               "is freed, or "
-               "by malloc_trim()",
+               "is freed, or by malloc_trim()",
                hk_error_text(error));
     hk_store_relaxed(&again_at, hk_os_now_ms() + AGAIN_MS);
     hk_store_seq(&hk_purger_runs, false);

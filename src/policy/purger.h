@@ -20,7 +20,7 @@
 
 extern atomic_bool hk_purger_runs; /* a purger exists or is being started */
 /* Whether at most one thread allocates. Written by the front under the registry's lock. */
-extern atomic_bool hk_purger_on_foot;
+extern HK_HIDDEN atomic_bool hk_purger_on_foot;
 
 /* Whether the C library has started threads, so that one more changes nothing for the process. Not
  * every C library says so, and in a fork's child its word is the parent's. */
@@ -72,7 +72,8 @@ unsigned hk_idle_look(bool freed, uint64_t now);
  * of one of the parent's threads. True if there was one. The caller may take the registry's lock. */
 bool hk_idle_step(void);
 
-/* Applies the options anew: at the start of the process, and after one has changed. */
+/* Applies the options anew: at the start of the process, and after one has changed. The caller has
+ * entered its record, or has no other thread. */
 void hk_policy_apply(void);
 
 /* Ends the purger, until an allocation starts it again: the last thread of the program that

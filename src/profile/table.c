@@ -1,5 +1,6 @@
 #include "profile/table.h"
 
+#include "backend/own.h"
 #include "base/lock.h"
 #include "base/worker.h"
 #include "os/os.h"
@@ -118,7 +119,10 @@ void hk_profile_forked(void) {
  * inside the boundary may take. */
 static void *map(size_t bytes) {
     const size_t page = hk_os_page_size();
-    return hk_os_map(hk_align_up(bytes, page), page);
+    bytes = hk_align_up(bytes, page);
+    void *p = hk_os_map(bytes, page);
+    hk_own_add(p, bytes);
+    return p;
 }
 
 static size_t bytes_of(size_t slots) { return sizeof(blocks_t) + slots * sizeof(sample_t); }
@@ -208,8 +212,10 @@ static bool has_room_locked(void) {
         if (before->slots[i].p != 0)
             *slot_of(grown, before->slots[i].p) = before->slots[i];
     blocks = grown;
-    if (before != NULL)
+    if (before != NULL) {
+        hk_own_drop(before);
         hk_os_unmap(before, hk_align_up(bytes_of(slots), hk_os_page_size()));
+    }
     return true;
 }
 

@@ -18,7 +18,7 @@ HK_INLINE uint64_t hk_profile_objects(const hk_profile_sums_t *sums) {
 typedef struct hk_profile_stack {
     struct hk_profile_stack *before, *same_bucket; /* const: earlier stacks */
     hk_profile_sums_t in_use, allocated;
-    hk_profile_sums_t unreached; /* as of the last search (profile/reach.h) */
+    hk_profile_sums_t unreached; /* as of the last search (profile/leaks.c) */
     uint32_t hash, count;        /* const */
     void *frames[];              /* const: return addresses, the innermost first */
 } hk_profile_stack_t;

@@ -2,13 +2,18 @@
  * compress them. */
 #include "profile/write.h"
 
+#include <elf.h>
+#include <link.h>
+#include <stdlib.h>
+
 #include "base/calls.h"
 #include "base/report.h"
 #include "os/os.h"
-#include "profile/maps.h"
+#include "os/stack.h"
 #include "profile/sample.h"
 
 enum { STORED_HEAD = 5, BLOCK = 32768, MOST_MAPPINGS = 4096, FIRST_PLACES = 4096 };
+enum { LONGEST_ID = 64 };
 
 /* A range of code; its number in the profile is its index here plus 1. */
 typedef struct {
@@ -31,8 +36,11 @@ typedef struct {
     unsigned codes;
     uintptr_t *told;     /* addresses whose locations were written; open addressing */
     size_t places, full; /* of `told`: all, and used ones */
-    hk_maps_t maps;
-    hk_mapping_t mapping;
+    hk_os_lines_t lines; /* of HK_OS_MAPPINGS */
+    /* the last mapping of a file's beginning; hexadecimal or "" */
+    uintptr_t file, file_bytes;
+    uint64_t inode;
+    char build_id[2 * LONGEST_ID + 1];
     message_t head, message, addresses, values;
     hk_line_t line;
     code_t code[MOST_MAPPINGS];
@@ -156,27 +164,100 @@ static void tell_type(writer_t *w, unsigned field, const char *type, const char 
     tell_bytes(w, field, m->bytes, m->len);
 }
 
+/* ---- build ids ---- */
+
+static void put_hex(char *to, const unsigned char *from, size_t n) {
+    hk_line_t line = {0};
+    for (size_t i = 0; i < n; i++)
+        hk_line_put(&line, "%02lx", (uint64_t)from[i]);
+    memcpy(to, hk_line_text(&line), 2 * n + 1);
+}
+
+/* A note: three numbers, a name and contents, both aligned to 4 bytes. */
+static bool find_in_notes(const unsigned char *notes, size_t n, char *id) {
+    ElfW(Nhdr) note;
+    for (size_t at = 0; at + sizeof note <= n;) {
+        memcpy(&note, notes + at, sizeof note);
+        const size_t name = at + sizeof note, contents = name + (note.n_namesz + 3u) / 4 * 4;
+        if (note.n_namesz > n || note.n_descsz > n || contents + note.n_descsz > n)
+            return false;
+        if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 &&
+            memcmp(notes + name, "GNU", 4) == 0 && note.n_descsz <= LONGEST_ID) {
+            put_hex(id, notes + contents, note.n_descsz);
+            return true;
+        }
+        at = contents + (note.n_descsz + 3u) / 4 * 4;
+    }
+    return false;
+}
+
+/* Peeks, because the file may be unmapped meanwhile. */
+static void read_build_id(writer_t *w) {
+    ElfW(Ehdr) file;
+    ElfW(Phdr) part;
+    unsigned char notes[1024];
+    if (!hk_os_peek(&file, w->file, sizeof file) || memcmp(file.e_ident, ELFMAG, SELFMAG) != 0)
+        return;
+    for (unsigned i = 0; i < file.e_phnum; i++) {
+        if (!hk_os_peek(&part, w->file + file.e_phoff + i * sizeof part, sizeof part))
+            return;
+        const size_t n = hk_min(part.p_filesz, sizeof notes);
+        if (part.p_type == PT_NOTE && part.p_offset < w->file_bytes &&
+            hk_os_peek(notes, w->file + part.p_offset, n) && find_in_notes(notes, n, w->build_id))
+            return;
+    }
+}
+
 /* ---- a profile ---- */
+
+/* Reads a number and skips the character behind it. */
+static uint64_t number(char **s, int base) {
+    const uint64_t n = strtoull(*s, s, base);
+    ++*s;
+    return n;
+}
+
+/* If the mapping is executable: START-END PERMISSIONS OFFSET DEVICE:DEVICE INODE PATH */
+static void tell_mapping(writer_t *w, char *s) {
+    const uintptr_t start = number(&s, 16), end = number(&s, 16);
+    const bool executable = s[2] == 'x';
+    s += strlen("r-xp ");
+    const uint64_t offset = number(&s, 16);
+    number(&s, 16);
+    number(&s, 16);
+    const uint64_t inode = number(&s, 10);
+    while (*s == ' ')
+        s++;
+    if (offset == 0) {
+        w->file = start;
+        w->file_bytes = end - start;
+        w->inode = inode;
+    }
+    if (!executable)
+        return;
+    w->build_id[0] = '\0';
+    if (w->file_bytes != 0 && inode == w->inode && !hk_os_line_has(s, "[vsyscall]"))
+        read_build_id(w);
+    message_t *m = anew(&w->message);
+    w->code[w->codes++] = (code_t){start, end};
+    put_field(m, 1, w->codes);
+    put_field(m, 2, start);
+    put_field(m, 3, end);
+    put_field(m, 4, offset);
+    put_field(m, 5, tell_string(w, s));
+    put_field(m, 6, tell_string(w, w->build_id));
+    tell_bytes(w, MAPPING, m->bytes, m->len);
+}
 
 /* A reader cannot name addresses then. */
 #define NO_MAPPINGS "no mappings: " HK_OS_MAPPINGS " cannot be opened"
 
 static void tell_mappings(writer_t *w) {
-    hk_mapping_t *m = &w->mapping;
-    if (!hk_os_mappings_open(&w->maps.lines))
+    if (!hk_os_mappings_open(&w->lines))
         tell_number(w, COMMENT, tell_string(w, NO_MAPPINGS));
-    while (w->codes < MOST_MAPPINGS && hk_maps_next(&w->maps, m)) {
-        message_t *message = anew(&w->message);
-        w->code[w->codes++] = (code_t){m->start, m->end};
-        put_field(message, 1, w->codes);
-        put_field(message, 2, m->start);
-        put_field(message, 3, m->end);
-        put_field(message, 4, m->offset);
-        put_field(message, 5, tell_string(w, m->path));
-        put_field(message, 6, tell_string(w, m->build_id));
-        tell_bytes(w, MAPPING, message->bytes, message->len);
-    }
-    hk_os_lines_close(&w->maps.lines);
+    for (char *s; w->codes < MOST_MAPPINGS && (s = hk_os_line(&w->lines)) != NULL;)
+        tell_mapping(w, s);
+    hk_os_lines_close(&w->lines);
 }
 
 /* Binary search: the system lists mappings by address. 0: none. */
@@ -345,7 +426,7 @@ int hk_profile_write(int fd, const hk_profile_about_t *about) {
         return ENOMEM;
     w->fd = fd;
     if (about->text) {
-        w->error = say_all(fd, &w->maps.lines, newest);
+        w->error = say_all(fd, &w->lines, newest);
     } else {
         begin(w);
         tell_all(w, about, newest);

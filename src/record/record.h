@@ -60,7 +60,7 @@ HK_INLINE uint64_t hk_record_where(unsigned kinds, const void *p, size_t align) 
 }
 
 /* const while it runs: the first chunk; addresses for all chunks lie behind it. */
-extern __attribute__((visibility("hidden"))) hk_record_head_t *hk_record_head;
+extern HK_HIDDEN hk_record_head_t *hk_record_head;
 
 /* 32 bits are enough: a pause that wraps around to the same tick is noticed at the next one. */
 HK_INLINE uint32_t hk_record_tick(void) { return (uint32_t)hk_os_ticks() >> HK_OS_TICKS_MS; }
@@ -93,7 +93,6 @@ HK_INLINE void hk_record_note(void **own, uint64_t where, size_t n) {
     hk_record_write(head, at, where, n);
 }
 
-/* The thread ends. */
 void hk_record_thread_ends(void **own);
 
 /* In a fork's child, for each thread: leaves the parent's file alone. The next operation begins a

@@ -101,6 +101,7 @@ int main(int argc, char **argv) {
             NULL);
     for (int i = 2; i < argc; i++)
         run_path(argv[i]);
+    FUZZ_CHECK(argc == 2 || number != 0, "nothing in %s", argv[2]);
     for (const double end = seconds() + atof(argv[1]); seconds() < end;) {
         alarm(600); /* an input that hangs fails */
         make_by_chance();

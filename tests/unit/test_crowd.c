@@ -5,8 +5,8 @@
 
 #include "backend/slab.h"
 #include "check.h"
+#include "front/alone.h"
 #include "front/boundary.h"
-#include "front/guarded.h"
 #include "front/thread_own.h"
 #include "pool_stats.h"
 #include "shelves.h"
@@ -95,7 +95,7 @@ static void at_hand(void *unused) {
     while (hk_crowd_pop(64) != NULL) /* leaks these blocks, in this child */
         continue;
     hk_store_relaxed(&hk_heap_threads, HK_MANY_THREADS + 1u);
-    hk_alone_look();
+    hk_alone_look_locked();
     CHECK(hk_gate_enter(thread)); /* as if in a signal handler that interrupted the boundary */
     hak_free(p);
     CHECK_EQ(on_shelves(cls), 1);
@@ -183,7 +183,7 @@ static void in_turn(void *unused) {
 
 static void count_as(unsigned threads) {
     hk_store_relaxed(&hk_heap_threads, threads);
-    hk_alone_look();
+    hk_alone_look_locked();
 }
 
 static void use(unsigned times, size_t bytes) {
@@ -313,6 +313,24 @@ static void very_many(void *unused) {
         CHECK_EQ(on_shelves(cls), 0); /* emptied as the threads ended */
 }
 
+/* ---- what slabs of the crowd teach ---- */
+
+/* Slabs that a crowd's heap needs for one size teach a class, as those of a thread do. */
+static void teaches(void *unused) {
+    enum { N = 3000, SIZE = 4368 };
+    (void)unused;
+    hk_thread_t *thread = of_one_processor();
+    CHECK(hk_class_of(SIZE) < HK_CLASS_FIXED);
+    hk_store_relaxed(&hk_heap_threads, HK_MANY_THREADS + 1u);
+    thread->magazines[hk_class_of(SIZE)].crowd = true;
+    for (unsigned i = 0; i < N && hk_class_of(SIZE) < HK_CLASS_FIXED; i++) {
+        thread->magazines[hk_class_of(SIZE)].crowd_visits = 0; /* it is not busy */
+        void *p = hak_malloc(SIZE);
+        CHECK(is_crowd(hk_load_relaxed(&hk_slab_of(p)->owner)));
+    }
+    CHECK(hk_class_of(SIZE) >= HK_CLASS_FIXED);
+}
+
 /* ---- blocks that many threads leave behind ---- */
 
 enum { LEAVERS = 48, LEFT = 24, BYTES = 1024 };
@@ -364,6 +382,7 @@ int main(void) {
     check_passes(few_again, NULL);
     check_passes(few_unseen, NULL);
     check_passes(very_many, NULL);
+    check_passes(teaches, NULL);
     check_passes(leavers, NULL);
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "front/thread_own.h"
 #include "front/watched.h"
 #include "hakmem/hakmem.h"
+#include "policy/look.h"
 
 #define TARGET "HAKMEM_SS_MEM_LEAN_TARGET_MB"
 #define DECOMMIT "HAKMEM_SS_MEM_LEAN_DECOMMIT"
@@ -169,6 +170,43 @@ static void overtaken(void) {
     CHECK_EQ(hk_watched(), 0);
 }
 
+static atomic_bool is_ready, is_refused;
+
+static void *change_late(void *unused) {
+    hak_free(hak_malloc(1));
+    hk_store_seq(&is_ready, true);
+    while (!hk_lock_is_taken(&hk_registry))
+        usleep(1000);
+    CHECK_EQ(hak_ctl(TARGET, "6", NULL, 0), EBUSY);
+    hk_store_seq(&is_refused, true);
+    return unused;
+}
+
+/* A fork that begins during a change, and lasts, refuses it: the thread must not wait for the lock that
+ * the fork holds, as it may have what the fork waits for (alarm). */
+static void fork_begins_amid_change(void) {
+    pthread_t other;
+    alarm(600);
+    CHECK(pthread_create(&other, NULL, change_late, NULL) == 0);
+    while (!hk_load_seq(&is_ready))
+        usleep(1000);
+    hk_lock(&hk_registry); /* the other thread waits for it in the middle of the change */
+    while (hk_load_relaxed(&hk_registry.sleepers) == 0)
+        usleep(1000);
+    hk_store_seq(&hk_forking, true);
+    hk_store_relaxed(&hk_fork_waits, true);
+    hk_lock(&hk_look_lock);
+    hk_unlock(&hk_registry);
+    while (!hk_load_seq(&is_refused))
+        usleep(1000);
+    hk_unlock(&hk_look_lock);
+    hk_store_relaxed(&hk_fork_waits, false);
+    hk_store_seq(&hk_forking, false);
+    CHECK(pthread_join(other, NULL) == 0);
+    alarm(0);
+    CHECK_EQ(hak_ctl(TARGET, "1", NULL, 0), 0);
+}
+
 /* While a fork prevents it from telling the threads, the end of a profile must be applied later. Until
  * then they must still count down to the next sample, or each block would be one, apart from its
  * class. */
@@ -312,6 +350,7 @@ int main(void) {
     bad_arguments();
     two_threads();
     overtaken();
+    fork_begins_amid_change();
     ends_later();
     forks_amid_changes();
 #ifdef __GLIBC__

@@ -5,8 +5,10 @@
 
 #include "check.h"
 #include "front/observed.h"
+#include "front/watched.h"
 #include "hakmem/hakmem.h"
 #include "layers.h"
+#include "magazines.h"
 
 enum { ALL_LAYERS = HK_LAYER_BIT(HK_LAYER_HEAP) - 1 };
 
@@ -128,6 +130,32 @@ static void other_calls(void) {
                   &(tally_t){.mallocs = {[2] = 1, [3] = 1, [4] = 1, [6] = 1},
                              .frees = {[2] = 1, [3] = 1, [4] = 1, [6] = 1}});
     set_plan(plan_of_the_product);
+}
+
+/* ---- the short way ---- */
+
+static void ignore(void **own, void *p, const hk_told_t *told) { (void)own, (void)p, (void)told; }
+
+/* Where the thread's trap says that operations are only counted; NULL: it does not say so. */
+static hk_observed_t *counted(void) {
+    hk_thread_rest_t *rest = hk_load_acquire(&own_record()->rest);
+    hak_free(hak_malloc(100)); /* the thread acts on its plan */
+    return rest != NULL ? hk_load_seq(&rest->trap.counted) : NULL;
+}
+
+static void short_way(void) {
+    static const hk_watcher_t watcher = {ignore, ignore, NULL, NULL};
+    CHECK(counted() == NULL);
+    set_plan(plan_of_the_product | HK_PLAN_METRICS);
+    CHECK(counted() == own_record()->observed);
+    CHECK(hk_watch(HK_WATCH_RECORD, &watcher));
+    CHECK(counted() == NULL);
+    CHECK(hk_watch(HK_WATCH_RECORD, NULL)); /* the plan is not new */
+    CHECK(counted() == own_record()->observed);
+    set_plan(plan_of_the_product | HK_PLAN_METRICS | HK_LAYER_BIT(HK_LAYER_SLL));
+    CHECK(counted() == NULL);
+    set_plan(plan_of_the_product);
+    CHECK(counted() == NULL);
 }
 
 /* ---- threads ---- */
@@ -356,6 +384,7 @@ int main(int argc, char **argv) {
     CHECK(pthread_key_create(&late, late_work) == 0);
     every_set();
     other_calls();
+    short_way();
     threads(counted);
     threads(counted | HK_PLAN_PASSDOWN);
     threads(counted | ALL_LAYERS | HK_PLAN_C7_BOUND | HK_PLAN_C7_EARLY);

@@ -5,6 +5,7 @@
 
 #include "backend/superslab_own.h"
 #include "faults.h"
+#include "front/watched.h"
 #include "guard/tail.h"
 #include "stats_now.h"
 
@@ -83,6 +84,26 @@ static void zeros_are_seen_and_made(void) {
         hk_zero(at + EDGE, n);
         CHECK(hk_is_zero(at + EDGE, n) && at[EDGE - 1] == 'x' && at[EDGE + n] == 'x');
     }
+}
+
+/* Where freed blocks are cleared only in part, as where they are cleared as a whole, a block of
+ * calloc's reads as zero throughout. */
+static void calloc_clears_the_rest(void *zeroed) {
+    enum { BLOCKS = 300, MOST = 3000, STEP = 131 };
+    static char *blocks[BLOCKS];
+    hk_store_relaxed(&hk_config.guard_zero, *(const unsigned *)zeroed);
+    hk_store_relaxed(&hk_config.guard_quarantine_kb, 0u);
+    guard();
+    for (size_t n = 1; n < MOST; n += STEP)
+        for (unsigned round = 0; round < 2; round++) {
+            for (unsigned i = 0; i < BLOCKS; i++) {
+                blocks[i] = round == 0 ? hak_malloc(n) : hak_calloc(1, n);
+                CHECK(blocks[i] != NULL && (round == 0 || hk_is_zero(blocks[i], n)));
+                memset(blocks[i], 'x', n);
+            }
+            for (unsigned i = 0; i < BLOCKS; i++)
+                hak_free(blocks[i]);
+        }
 }
 
 /* ---- detection ---- */
@@ -317,12 +338,44 @@ static void shadows_lie_close(void) {
     CHECK(now().metadata - before <= HK_MIB);
 }
 
+/* What the thread's trap says: the quarantine, while operations are guarded and nothing else. */
+static hk_quarantine_t *said(void) {
+    hk_thread_t *thread = hk_load_relaxed(&hk_tc)->thread;
+    return hk_load_seq(&hk_load_acquire(&thread->rest)->trap.guarded);
+}
+
+static unsigned given;
+
+static void count_given(void **own, void *p, const hk_told_t *told) {
+    (void)own, (void)p, (void)told;
+    given++;
+}
+
+static void ignore(void **own, void *p, const hk_told_t *told) { (void)own, (void)p, (void)told; }
+
+static void watched_as_well(void) {
+    static const hk_watcher_t watcher = {count_given, ignore, NULL, NULL};
+    hk_quarantine_t *own = hk_load_acquire(&hk_load_relaxed(&hk_tc)->thread->quarantine);
+    CHECK(own != NULL && said() == own);
+    CHECK(hk_watch(HK_WATCH_RECORD, &watcher) && said() == NULL);
+    hak_free(hak_malloc(100));
+    CHECK_EQ(given, 1);
+    CHECK(hk_watch(HK_WATCH_RECORD, NULL) && said() == own);
+    hak_free(hak_malloc(100));
+    CHECK_EQ(given, 1);
+}
+
 int main(void) {
     static child_t child;
     hak_free(hak_malloc(1));
     child_run(&child, begins_beside_others, NULL);
     CHECK_TEXT(child.text, "");
     CHECK(WIFEXITED(child.status) && WEXITSTATUS(child.status) == 0);
+    for (unsigned zeroed = 64; zeroed <= HK_MID_MAX; zeroed *= 8) {
+        child_run(&child, calloc_clears_the_rest, &zeroed);
+        CHECK_TEXT(child.text, "");
+        CHECK_EQ(child.status, 0);
+    }
     void *early = hak_malloc(64), *early_free = hak_malloc(64), *early_large = hak_malloc(100000);
     void *early_slab = hak_malloc(9000);
     hak_free(early_free);
@@ -342,4 +395,5 @@ int main(void) {
     found_before_reuse();
     reports_and_goes_on();
     no_tail_is_left();
+    watched_as_well();
 }

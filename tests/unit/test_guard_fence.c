@@ -1,7 +1,6 @@
 /* Fenced blocks, the large blocks of a guarded process: they lie between inaccessible pages, have
  * sealed headers elsewhere, and are reused within bounds. Also blocks of no bytes. */
 #include "backend/limit.h"
-#include "backend/mappings.h"
 #include "backend/meta.h"
 #include "backend/region.h"
 #include "base/calls.h"
@@ -12,7 +11,6 @@
 #include "os/os.h"
 #include "stats_now.h"
 
-#include <errno.h>
 #include <unistd.h>
 
 static child_t child;
@@ -346,96 +344,6 @@ static void none_is_found_inside(void) {
     hak_free(p);
 }
 
-#if HK_DEBUG
-enum { LARGE = 300000 };
-
-/* With memory available again, blocks must be fenced after at most HK_PATIENCE blocks. Then trims the
- * blocks that wait. */
-static void is_fenced_again(void) {
-    bool fenced = !hk_guard->fences;
-    for (unsigned i = 0; !fenced; i++) {
-        CHECK(i <= HK_PATIENCE);
-        char *p = hak_malloc(LARGE);
-        fenced = hk_map_kind(p) == HK_KIND_FENCED;
-        hak_free(p);
-    }
-    while (hak_trim() != 0)
-        continue;
-}
-
-/* Bytes held for blocks and kept for them, without the allocator's own memory, which stays. */
-static size_t held_for_blocks(void) {
-    size_t own = 0;
-    hk_meta_visit(add_bytes, &own);
-    return held_but_headers() - own;
-}
-
-/* The system refuses after `calls` calls. Large blocks must then come from slices, without fences, until
- * these run out too (ENOMEM). Fails if memory is lost, or blocks are not fenced again later. */
-static void without_memory(void) {
-    enum { MOST = 1000, MOST_CALLS = 24 };
-    static char *blocks[MOST];
-    size_t held = 0;
-    const bool fences = hk_guard->fences; /* none where OS pages are too large */
-    set_fences(false);
-    char *in_slices = hak_malloc(LARGE); /* its superslab has free slices for more */
-    set_fences(fences);
-    CHECK(in_slices != NULL && hk_map_kind(in_slices) != HK_KIND_FENCED);
-    is_fenced_again();
-    for (long calls = MOST_CALLS; calls >= 0; calls--) {
-        unsigned n = 0, bare = 0;
-        errno = 0;
-        hk_os_fail_after(calls);
-        for (; (blocks[n] = hak_malloc(LARGE)) != NULL; n++) {
-            CHECK(n + 1 < MOST && hak_usable_size(blocks[n]) >= LARGE);
-            bare += hk_map_kind(blocks[n]) != HK_KIND_FENCED;
-            memset(blocks[n], (int)n, LARGE);
-        }
-        hk_os_fail_after(-1);
-        CHECK_EQ(errno, ENOMEM);
-        CHECK(bare != 0);
-        while (n-- > 0) {
-            CHECK_EQ((unsigned char)blocks[n][0], (unsigned char)n);
-            CHECK_EQ((unsigned char)blocks[n][LARGE - 1], (unsigned char)n);
-            hak_free(blocks[n]);
-        }
-        is_fenced_again();
-        CHECK(calls == MOST_CALLS || held_for_blocks() == held);
-        held = held_for_blocks();
-    }
-    hak_free(in_slices);
-}
-
-/* If the system refuses one of the calls that make a fenced block, nothing of its mapping may stay: the
- * process's address space must not grow. */
-static void no_mapping_is_lost(void) {
-    enum { ROUNDS = 20, MOST_CALLS = 8 };
-    size_t before = 0;
-    for (unsigned round = 0; round <= ROUNDS; round++) {
-        unsigned refused = 0;
-        for (long calls = 0; calls <= MOST_CALLS; calls++) {
-            is_fenced_again();
-            hk_os_fail_after(calls);
-            void *p = hk_fence_alloc(LARGE, 16, false, HK_BY_MALLOC);
-            hk_os_fail_after(-1);
-            refused += p == NULL;
-            if (p != NULL)
-                hak_free(p);
-        }
-        CHECK(
-            refused >=
-            2); /* the call that maps, the one that opens the block, and the header page's if it is new */
-        is_fenced_again();
-        if (round == 0)
-            before = hk_os_status("VmSize:");
-    }
-    CHECK(hk_os_status("VmSize:") < before + ROUNDS / 2 * LARGE);
-}
-#else
-static void without_memory(void) {}
-static void no_mapping_is_lost(void) {}
-#endif
-
 /* ---- blocks of no bytes ---- */
 
 static void read_there(void *p) { (void)*(volatile const char *)p; }
@@ -521,7 +429,4 @@ int main(void) {
         before_nothing();
     }
     checked_ranges();
-    without_memory();
-    if (hk_guard->fences)
-        no_mapping_is_lost();
 }

@@ -1,11 +1,14 @@
 /* A signal handler interrupts a guarded malloc after each of its instructions, and allocates and frees
  * blocks of the same class. The malloc must see what the handler changed: no block may get two
- * owners. */
+ * owners. Then it interrupts a realloc after each of its instructions, and does what another
+ * thread's free of the block would do. */
 #include <ucontext.h>
 
 #include "backend/superslab.h"
+#include "base/counters.h"
 #include "faults.h"
 #include "front/magazine.h"
+#include "guard/block.h"
 #include "guard/quarantine.h"
 
 #if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__)
@@ -87,14 +90,37 @@ static void interrupt(void *argument) {
     hk_guarded_finish();
 }
 
-static void interrupt_at_each(unsigned instructions, interruption_t one) {
+static void interrupt_at_each(void does(void *), unsigned instructions, interruption_t one) {
     static child_t child;
     for (; one.after < instructions; one.after++) {
-        child_run(&child, interrupt, &one);
+        child_run(&child, does, &one);
         if (child.status != 0)
             dprintf(STDERR_FILENO, "after %u: %s", one.after, child.text);
         CHECK_EQ(child.status, 0);
     }
+}
+
+static char *resized;
+static bool is_freed;
+
+static _Atomic uint16_t *its_shadow(void) { return hk_shadow_of(resized, hk_class_of(SIZE + 1)); }
+
+static void mark_as_free(void) {
+    const uint16_t was = hk_load_relaxed(its_shadow());
+    is_freed = was != HK_BLOCK_FREE && hk_block_set_free(its_shadow(), was);
+}
+
+/* A realloc in place that finds the block free must report it, and never marks it as in use. */
+static void resize_amid_a_free(void *argument) {
+    hk_store_relaxed(&hk_on_fault, (unsigned)HK_ON_FAULT_REPORT);
+    how = *(const interruption_t *)argument;
+    resized = hak_malloc(SIZE);
+    const uint64_t before = hk_counted_ever(faults);
+    raise(SIGTRAP);
+    hidden(hak_realloc(resized, SIZE - 8));
+    is_over = 1;
+    CHECK(!is_freed || hk_counted_ever(faults) != before ||
+          hk_load_relaxed(its_shadow()) == HK_BLOCK_FREE);
 }
 
 int main(void) {
@@ -106,14 +132,16 @@ int main(void) {
                   NULL) == 0);
     /* Interrupts: while the class gets its places in the quarantine; while the magazine's top block is taken;
      * while there is room for only a few more blocks that have waited. */
-    interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = take_and_free});
-    interrupt_at_each(ONCE_REFILLED, (interruption_t){.waits = true, .does = take_and_free});
+    interrupt_at_each(interrupt, INSTRUCTIONS, (interruption_t){.does = take_and_free});
+    interrupt_at_each(interrupt, ONCE_REFILLED,
+                      (interruption_t){.waits = true, .does = take_and_free});
     if (!HK_HOSTILE) /* there, magazines never hold enough for hold() */
-        interrupt_at_each(INSTRUCTIONS, (interruption_t){.does = free_what_is_held});
+        interrupt_at_each(interrupt, INSTRUCTIONS, (interruption_t){.does = free_what_is_held});
+    interrupt_at_each(resize_amid_a_free, INSTRUCTIONS, (interruption_t){.does = mark_as_free});
 }
 
 #else
 
-int main(void) { return 0; }
+int main(void) { return unit_skip("needs single steps of x86-64, and no AddressSanitizer"); }
 
 #endif

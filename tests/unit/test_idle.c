@@ -10,6 +10,7 @@
 #include "check.h"
 #include "config/table.h"
 #include "front/boundary.h"
+#include "front/thread_own.h"
 #include "policy/purger.h"
 #include "pool_stats.h"
 #include "shelves.h"
@@ -102,8 +103,10 @@ static void loses(void *unused) {
     (void)unused;
     start(fill_magazines);
     const size_t before = bytes_held();
+    const uint64_t freed = hk_heap_counted(HK_HEAP_COUNT_remote_frees);
     CHECK(look_twice());
     check_has_one_each();
+    CHECK_EQ(hk_heap_counted(HK_HEAP_COUNT_remote_frees), freed); /* no thread has freed them */
     CHECK(HK_HOSTILE || bytes_held() < before / 4); /* whose magazines have room for one */
     let_it(use_blocks);
     CHECK_EQ(hk_load_relaxed(&sleeper->idle), HK_AWAKE);
@@ -258,6 +261,27 @@ static void is_given_back_in_a_child(void *look) {
 }
 
 #endif
+
+/* ---- past the fork handlers ---- */
+
+/* As in a child that was made while the parent's purger held this thread: nobody lets it go, and it
+ * waits once. Where there is a purger, it has only been slow. */
+static void is_held_for_good(void *unused) {
+    (void)unused;
+    fill_magazines();
+    hk_thread_t *own = own_record();
+    hk_thread_rest_t *rest = hk_thread_rest(own);
+    hk_store_relaxed(&own->gate, (unsigned)HK_HELD);
+    hk_store_release(own->tc, &rest->trap);
+    void *p = hak_malloc(64), *q = hak_malloc(64);
+    CHECK(hk_map_kind(p) == HK_KIND_EMERGENCY && hk_map_kind(q) == HK_KIND_EMERGENCY);
+    CHECK(hk_load_relaxed(&hk_held_for_good));
+    hk_gate_leave(own);
+    start(fill_magazines);
+    CHECK(look_twice() && !hk_load_relaxed(&hk_held_for_good));
+    hak_free(p);
+    hak_free(q);
+}
 
 /* ---- where it was stopped ---- */
 
@@ -487,6 +511,7 @@ int main(void) {
     check_passes(is_wanted, NULL);
     check_passes(is_observed, NULL);
     check_passes(only_frees, NULL);
+    check_passes(is_held_for_good, NULL);
 #if !defined(__SANITIZE_THREAD__)
     check_passes(is_left_behind, NULL);
     check_passes(is_given_back_in_a_child, NULL);

@@ -198,6 +198,40 @@ static void binding(void) {
     set_plan(plan_of_the_product);
 }
 
+static pthread_barrier_t together;
+
+static void *keep_in_layers(void *unused) {
+    void *p = hak_malloc(200);
+    hak_free(p);
+    CHECK(held(hk_class_of(200)) != 0);
+    pthread_barrier_wait(&together);
+    pthread_barrier_wait(&together);
+    return unused;
+}
+
+static void trim_in_child(void *unused) {
+    (void)unused;
+    hk_trim();
+    CHECK_EQ(held(hk_class_of(200)), 0);
+}
+
+/* In a fork's child a trim must empty the layers of threads that only the parent has, too. */
+static void left_by_parent(void) {
+    static child_t child;
+    pthread_t id;
+    set_plan(HK_LAYER_BIT(HK_LAYER_SLL));
+    hk_trim();
+    pthread_barrier_init(&together, NULL, 2);
+    CHECK(pthread_create(&id, NULL, keep_in_layers, NULL) == 0);
+    pthread_barrier_wait(&together);
+    child_run(&child, trim_in_child, NULL);
+    CHECK_TEXT(child.text, "");
+    CHECK_EQ(child.status, 0);
+    pthread_barrier_wait(&together);
+    CHECK(pthread_join(id, NULL) == 0);
+    set_plan(plan_of_the_product);
+}
+
 /* ---- threads ---- */
 
 #if defined(__SANITIZE_THREAD__)
@@ -345,6 +379,7 @@ int main(void) {
     magazines_left_out();
     order();
     binding();
+    left_by_parent();
     lists_in_band_c7();
     with_workers(sizeof(head_t), HK_MID_MAX, all_sets); /* the C library gets its memory */
     size_t before = blocks_in_use();

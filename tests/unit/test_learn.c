@@ -171,7 +171,7 @@ static void off(void) {
 static void hidden(void) {
     hk_classes_hide(true);
     CHECK_EQ(hk_load_relaxed(&hk_class_of_size[100]), 0);
-    CHECK(hk_hit_pop(100) == NULL);
+    CHECK(hk_hit_pop(hk_load_relaxed(&hk_tc), 100) == NULL);
     table_is_whole();
     CHECK(hk_class_of(2608) < HK_CLASS_FIXED);
     hold(2608, 8 * HK_MIB);

@@ -1,5 +1,6 @@
 /* Memory that another thread is giving back to the system is in no thread's reach, but counts as held until it has gone:
- * an allocation at the limit waits for it, and is not refused. */
+ * an allocation at the limit waits for it, and is not refused. And a limit that another thread ends meanwhile refuses
+ * nothing. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <sys/mman.h>
@@ -33,8 +34,32 @@ static void *free_it(void *p) {
     return NULL;
 }
 
+static void *set_and_end(void *done) {
+    while (!hk_load_relaxed((atomic_bool *)done)) {
+        hk_limit_set(SIZE_MAX / 2);
+        hk_limit_set(0);
+    }
+    return NULL;
+}
+
+/* Neither a far limit nor none refuses anything; nor may a mixture of both do so. */
+static void ended_meanwhile(void) {
+    const unsigned rounds = getenv("HK_EMULATOR") != NULL ? 100000 : 4000000;
+    atomic_bool done = false;
+    pthread_t other;
+    CHECK(pthread_create(&other, NULL, set_and_end, &done) == 0);
+    for (unsigned i = 0; i < rounds; i++) {
+        CHECK(hk_held_take(1, 0));
+        hk_held_drop(1);
+        CHECK(!hk_limit_is_near());
+    }
+    hk_store_relaxed(&done, true);
+    CHECK(pthread_join(other, NULL) == 0);
+}
+
 int main(void) {
     pthread_t other;
+    ended_meanwhile();
     hk_store_relaxed(&hk_config.region_cache_mb, 0u);
     hak_free(hak_malloc(1));
     void *p = hak_malloc(BLOCK);

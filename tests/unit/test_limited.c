@@ -5,7 +5,7 @@
 #include "backend/pagemap.h"
 #include "backend/region.h"
 #include "check.h"
-#include "front/bounds.h"
+#include "front/boundary.h"
 #include "front/thread_own.h"
 #include "hakmem/hakmem.h"
 #include "os/os.h"

@@ -77,6 +77,7 @@ static void grow(bool lean) {
 }
 
 static void *growth_sweeps(void *unused) {
+    hk_store_relaxed(&hk_config.lean_decommit, (uint64_t)HK_DECOMMIT_OFF); /* no purger */
     grow(false);
     grow(true);
     return unused;

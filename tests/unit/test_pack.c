@@ -84,7 +84,10 @@ static void what_is_put_aside(void) {
     CHECK_EQ(hk_pack_free_late(), 0);
 }
 
-/* A pack is released with its last block; the next pack reuses its descriptor. */
+static void free_it(void *p) { hk_pack_free(p); }
+
+/* A pack is released with its last block; the next pack reuses its descriptor. A second thread that
+ * frees that block finds no pack any more. */
 static void all_goes(void) {
     const size_t live = hk_region_live(), packs = hk_pack_stats().packs;
     for (unsigned i = 0; i < BLOCKS; i++)
@@ -99,6 +102,7 @@ static void all_goes(void) {
     CHECK_EQ(hk_pack_stats().packs, 1);
     CHECK_EQ(hk_pack_free(p) + hk_pack_free(q), 2 * HK_GRAIN);
     CHECK_EQ(hk_pack_stats().packs, 0);
+    CHECK_FATAL(free_it, q, "invalid free", q);
     p = hk_pack_alloc(1, 1);
     CHECK(p != NULL && hk_map_owner(p) == descriptor);
 }

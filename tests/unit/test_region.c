@@ -298,6 +298,7 @@ static void system_refuses(void) {
 
 typedef void *remap_t(void *from, size_t bytes, size_t new_bytes, int flags, ...);
 static uint32_t moves_left = UINT32_MAX;
+static unsigned moves_refused;
 static size_t most_held; /* the maximum of hk_held() while pages moved */
 
 /* Replaces mremap() for hakmem: notes what is held, and refuses once moves_left is 0. */
@@ -312,8 +313,10 @@ __attribute__((visibility("default"))) void *mremap(void *from, size_t bytes, si
         *(void **)&next = dlsym(RTLD_NEXT, "mremap");
     most_held = hk_max(most_held, hk_held());
     errno = ENOMEM;
-    if (moves_left == 0)
+    if (moves_left == 0) {
+        moves_refused++;
         return MAP_FAILED;
+    }
     moves_left--;
     return next(from, bytes, new_bytes, flags, to);
 }
@@ -363,9 +366,11 @@ static void moving_pages_count_once(void) {
     hk_region_give(several);
 }
 
-/* A move that is refused after any number of pieces leaves the account of held memory right (check_held). */
+/* A move that is refused after any number of pieces leaves the account of held memory right (check_held). Refused before the
+ * first unit of the range has moved, it fails; after that the range is copied. */
 static void stops_half_way(void) {
-    enum { PIECES = 16 };
+    enum { PIECES = 16, UNITS_MOVED = 6 };
+    unsigned failed = 0, copied = 0, whole = 0;
     for (unsigned piece = 0; piece < PIECES; piece++) {
         start_empty(64 * HK_MIB);
         size_t used;
@@ -373,19 +378,23 @@ static void stops_half_way(void) {
         hk_range_t more = take(4, &used), between = take(1, &used);
         hk_store_relaxed(&hk_region_no_moves, 0u);
         hk_region_give(ahead);
-        CHECK(hk_region_take(6 * HK_UNIT, HK_UNIT, 0, &range, &used) && range.mixed);
+        CHECK(hk_region_take(UNITS_MOVED * HK_UNIT, HK_UNIT, 0, &range, &used) && range.mixed);
         mark(range.start, range.bytes, 0x77);
         hk_region_give(more);
         hk_map_set(range.start, range.bytes / HK_SLICE, HK_KIND_FOREIGN);
         moves_left = piece;
-        hk_region_move(&range, 12 * HK_UNIT, 12 * HK_UNIT);
+        moves_refused = 0;
+        const bool moved = hk_region_move(&range, 12 * HK_UNIT, 12 * HK_UNIT);
         moves_left = UINT32_MAX;
-        CHECK(marked(range.start, 6 * HK_UNIT, 0x77));
+        CHECK_EQ(range.bytes, (moved ? 12 : UNITS_MOVED) * HK_UNIT);
+        CHECK(marked(range.start, UNITS_MOVED * HK_UNIT, 0x77));
         check_held();
+        *(!moved ? &failed : moves_refused != 0 ? &copied : &whole) += 1;
         hk_region_give(range);
         hk_region_give(beside);
         hk_region_give(between);
     }
+    CHECK(failed != 0 && copied == UNITS_MOVED - 1 && whole != 0);
 }
 
 /* A block that grows in small steps gets headroom when it moves, and keeps it while another block grows, too.
